@@ -13,7 +13,7 @@ import pytest
 from helpers.json_output import valid_json
 from helpers.processes import environment
 from helpers.recorded_runs import DECODE, READ, SUMMARY, run_lines, write_lines
-from helpers.series import series_of_points
+from helpers.summaries import series_of_points
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records import STEP_TIME, PipelineRecord, RunComparison, from_dict

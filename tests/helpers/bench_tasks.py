@@ -1,7 +1,5 @@
 """Stand-ins for what `keras-gpukit bench` measures in its processes: quick, hanging or crashing."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -3,8 +3,6 @@
 python browsed_fit.py LOG_DIR PIPELINE IMAGES
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real Chromium and a real TensorBoard, for the tests and the screenshots."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -47,7 +45,6 @@ def find_chromium() -> str | None:
 
 @contextlib.contextmanager
 def chromium() -> Iterator:
-    """A browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

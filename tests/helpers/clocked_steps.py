@@ -1,7 +1,5 @@
 """The corridor of a step without Keras: a clock, and all that makes windows of its calls."""
 
-from __future__ import annotations
-
 import time
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Processes on this machine that form a cluster."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass
@@ -13,8 +11,6 @@ from helpers.processes import environment, free_ports
 
 @dataclass
 class Task:
-    """One process."""
-
     role: str
     index: int
     process: Prepared
@@ -60,7 +56,6 @@ class LocalCluster:
             task.process.wait()
 
     def task(self, role, index):
-        """Returns one process."""
         return next(each for each in self.tasks if (each.role, each.index) == (role, index))
 
     def finish(self, limit_s=240.0):

@@ -43,7 +43,6 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yields the blocks of a page."""
     text = page.read_text(encoding="utf-8")
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start("code")) + 1

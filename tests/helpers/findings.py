@@ -1,7 +1,5 @@
 """The findings of a run and their evidence, as tests compare them."""
 
-from __future__ import annotations
-
 from keras_gpukit.records import Finding, RunSummary
 from keras_gpukit.rules import judge
 
@@ -30,10 +28,8 @@ def row(key: str, value: float, unit: str = "", of: str = "") -> Row:
 
 
 def evidence(finding: Finding) -> list[Row]:
-    """Returns the rows of a finding."""
     return [(each.key, each.value, each.unit, each.of) for each in finding.evidence]
 
 
 def by_name(finding: Finding) -> dict[str, float]:
-    """Returns the values of a finding by their names."""
     return {each.name: each.value for each in finding.evidence}

@@ -1,7 +1,5 @@
 """Records in which each text tries to run a script in the page that shows it."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 import typing

@@ -1,7 +1,5 @@
 """The JSON of a command, checked against the schema that it prints."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The report's page, taken apart."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from typing import Any

@@ -6,8 +6,6 @@ There is one for each choice of the variables that TensorFlow reads on import, w
 of a test run share. Tests of imports start a new interpreter instead.
 """
 
-from __future__ import annotations
-
 import array
 import fcntl
 import functools
@@ -92,7 +90,6 @@ class Prepared:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Ends it at once."""
         self.send_signal(signal.SIGKILL)
         self.wait()
 

@@ -1,7 +1,5 @@
 """Where the tests are, what a process needs to import their helpers, and waiting for processes."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

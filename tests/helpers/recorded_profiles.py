@@ -1,7 +1,5 @@
 """Profiles that were recorded on an H100, as other tools leave them in a log folder."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import os

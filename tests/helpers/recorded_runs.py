@@ -1,7 +1,6 @@
 """Records of runs as `Monitor` writes them, made up: on two GPUs that are not here."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +182,13 @@ def write_lines(log_dir: Path, lines: list[Line], name: str = "run") -> Path:
     file.write_records(lines)
     file.close()
     return path
+
+
+def without_lines(log_dir: Path, *kinds: str) -> None:
+    """Takes the records of some kinds out of a run's file, as if its process had been killed."""
+    path = log_dir / "gpukit" / "run.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(each for each in lines if json.loads(each)["kind"] not in kinds))
 
 
 def only_run(log_dir: Path, lines: list[Line] | None = None) -> Any:

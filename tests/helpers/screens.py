@@ -1,10 +1,21 @@
-"""What a terminal displays of its output."""
-
-from __future__ import annotations
+"""What a terminal displays of its output, and of a run."""
 
 import re
+from typing import Any
+
+from rich.console import Console
+
+from keras_gpukit.records import RunSummary
+from keras_gpukit.reports.console import print_summary
 
 _PARTS = re.compile(r"\x1b\[(?P<count>[\d;?]*)(?P<kind>[A-Za-z])|(?P<other>.)", re.DOTALL)
+
+
+def panel(summary: RunSummary, width: int = 80, **options: Any) -> str:
+    """What is printed of a run, in a terminal of a width."""
+    with (console := Console(width=width)).capture() as shown:
+        print_summary(summary, console, **options)
+    return shown.get()
 
 
 def displayed(output: str) -> list[str]:

@@ -3,8 +3,6 @@
 make screenshots
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """A real Slurm of two nodes on this machine: its own controller, daemons, keys and ports."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -104,7 +102,6 @@ class Slurm:
         wait_for((self.folder / "munge.socket").exists, what="munge")
 
     def start_node(self, node: str) -> None:
-        """Starts a node's daemon."""
         (self.folder / f"spool-{node}").mkdir(exist_ok=True)
         self._daemon(node, "slurmd", "-D", "-N", node)
 

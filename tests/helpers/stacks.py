@@ -1,7 +1,5 @@
 """Scripted stacks of Python, and a sampler that looks at them."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Small models and pipelines whose timing is known from how they are made."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +15,18 @@ BATCH = 16
 FEATURES = 8
 
 
+def compiled(
+    *layers, shape=(FEATURES,), optimizer="sgd", loss="mse", **compile_options
+) -> keras.Sequential:
+    """A model of these layers, without XLA, whose compilation takes long."""
+    model = keras.Sequential([keras.Input(shape), *layers])
+    model.compile(optimizer, loss, **{"jit_compile": False, **compile_options})
+    return model
+
+
 def small_model(**compile_options) -> keras.Model:
     """The model that is traced fastest, for tests about anything but the model."""
-    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", **{"jit_compile": False, **compile_options})
-    return model
+    return compiled(keras.layers.Dense(1), **compile_options)
 
 
 def sensitive_model(**compile_options) -> keras.Model:
@@ -30,18 +35,14 @@ def sensitive_model(**compile_options) -> keras.Model:
     Each further variable, and Adam, would take its many fits a quarter of a second to trace.
     """
     keras.utils.set_random_seed(7)
-    model = keras.Sequential(
-        [
-            keras.Input((FEATURES,)),
-            keras.layers.Dense(16, activation="relu", use_bias=False),
-            keras.layers.BatchNormalization(center=False, scale=False),
-            keras.layers.Dropout(0.3),
-            keras.layers.Dense(1, use_bias=False),
-        ]
+    return compiled(
+        keras.layers.Dense(16, activation="relu", use_bias=False),
+        keras.layers.BatchNormalization(center=False, scale=False),
+        keras.layers.Dropout(0.3),
+        keras.layers.Dense(1, use_bias=False),
+        optimizer=keras.optimizers.SGD(0.01, momentum=0.9),
+        **compile_options,
     )
-    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-    model.compile(optimizer, "mse", **{"jit_compile": False, **compile_options})
-    return model
 
 
 def mirrored_cpus() -> tf.distribute.Strategy:
@@ -56,11 +57,16 @@ def mirrored_model() -> keras.Model:
         return small_model()
 
 
+def summary_of(model, *data, callback=None, **fit_options):
+    """What a callback measures of a fit; `Monitor`, if none is given."""
+    callback = callback or gpukit.Monitor(None, verbose=0)
+    model.fit(*data, **{"verbose": 0, "callbacks": [callback], **fit_options})
+    return callback.summary
+
+
 def input_of(data, model=None, **fit_options):
     """What `InputStall` measures of a fit."""
-    callback = gpukit.InputStall(None)
-    (model or small_model()).fit(data, **{"verbose": 0, "callbacks": [callback], **fit_options})
-    return callback.summary
+    return summary_of(model or small_model(), data, callback=gpukit.InputStall(None), **fit_options)
 
 
 def sleep_in_tensorflow(seconds: float):
@@ -87,9 +93,7 @@ class Sleep(keras.layers.Layer):
 
 def sleeping_model(seconds: float, **compile_options) -> keras.Model:
     """A model whose step takes at least the given time."""
-    model = keras.Sequential([keras.Input((FEATURES,)), Sleep(seconds), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", **{"jit_compile": False, **compile_options})
-    return model
+    return compiled(Sleep(seconds), keras.layers.Dense(1), **compile_options)
 
 
 def arrays(batches: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

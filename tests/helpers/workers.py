@@ -1,7 +1,5 @@
 """Made-up workers of a synchronous run, next to each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines

@@ -1,7 +1,5 @@
 """What xprof, the analyzer behind TensorBoard's Profile tab, says of a profile."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import tempfile

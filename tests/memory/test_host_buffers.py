@@ -1,7 +1,5 @@
 """How many elements caches and shuffle buffers will hold, and what each takes, without a run."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run that the system killed for the host's memory is recognized by its last reading."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real out-of-memory error has a note that is right, and begins the report of the dead run."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 from helpers import prepared
 from helpers.processes import environment
+from helpers.recorded_runs import without_lines
 
 from keras_gpukit.saved_runs.log_folder import load_report
 
@@ -94,7 +93,5 @@ def test_the_report_of_a_dead_run_begins_with_it_even_without_a_summary(found, f
     assert run.state == "interrupted"
     assert run.summary.findings[0].code == "out-of-memory"
     assert run.summary.out_of_memory.layer == "second"
-    file = folder / "graph" / "gpukit" / "run.jsonl"
-    lines = [line for line in file.read_text().splitlines() if '"kind":"summary"' not in line]
-    file.write_text("\n".join(lines) + "\n")
+    without_lines(folder / "graph", "summary")
     assert load_report(folder / "graph").runs[0].summary.findings[0].code == "out-of-memory"

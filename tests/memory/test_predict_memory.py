@@ -1,7 +1,5 @@
 """What is predicted before training is what training takes."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess
@@ -14,7 +12,7 @@ import pytest
 import tensorflow as tf
 from helpers import prepared
 from helpers.processes import environment
-from helpers.training import sensitive_model, small_model
+from helpers.training import SlowPyDataset, compiled, sensitive_model, small_model, summary_of
 from rich.console import Console
 
 import keras_gpukit as gpukit
@@ -31,12 +29,6 @@ def predict(model=None, batch=(X, Y), **options):
     return gpukit.predict_memory(model or small_model(), batch, verbose=False, **options)
 
 
-def sequential(*layers, features=(8,), optimizer="sgd"):
-    model = keras.Sequential([keras.Input(features), *layers])
-    model.compile(optimizer, "mse", jit_compile=False)
-    return model
-
-
 def shown(prediction):
     console = Console(width=120, record=True, file=io.StringIO())
     print_anywhere(render(prediction), console)
@@ -44,7 +36,7 @@ def shown(prediction):
 
 
 def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
-    model = sequential(keras.layers.Dense(1), optimizer="adam")
+    model = small_model(optimizer="adam")
     prediction = predict(model)
     assert (prediction.batch_size, prediction.execution) == (64, "graph")
     # Nine weights, the loss with its count, and the optimizer's two slots of each and its own.
@@ -64,7 +56,7 @@ def test_arrays_take_what_keras_makes_of_them():
 
 
 def test_activations_follow_the_batch():
-    model = sequential(keras.layers.Dense(512, "relu"), keras.layers.Dense(1))
+    model = compiled(keras.layers.Dense(512, "relu"), keras.layers.Dense(1))
     small, large = (predict(model, batch_size=size) for size in (64, 256))
     assert small.largest[0].layer in {layer.name for layer in model.layers}
     assert small.largest[0].shape == (64, 512)
@@ -86,7 +78,7 @@ def test_with_a_limit_the_largest_batch_is_found_if_there_is_one(capsys):
 
 
 def test_what_is_held_in_a_loop_is_named_as_left_out_and_no_batch_is_said_to_fit():
-    model = sequential(keras.layers.LSTM(4), keras.layers.Dense(1), features=(5, 8))
+    model = compiled(keras.layers.LSTM(4), keras.layers.Dense(1), shape=(5, 8))
     found = predict(model, (np.ones((64, 5, 8), "float32"), Y), limit_bytes=2**20)
     assert "loops, branches and functions is not counted (While)" in found.unknown_because
     text = shown(found)
@@ -105,9 +97,8 @@ def with_cudnn(monkeypatch):
 
 
 def predicted_for(*layers, shape, batch_size):
-    model = keras.Sequential([keras.Input(shape), *layers, keras.layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, jit_compile=False)
+    model = compiled(*layers, keras.layers.Dense(10), shape=shape, optimizer="adam", loss=loss)
     inputs = np.broadcast_to(np.float32(0), (batch_size, *shape))
     return predict(model, (inputs, np.zeros(batch_size, "int32")))
 
@@ -147,8 +138,7 @@ def test_what_cudnn_keeps_follows_the_layers_and_the_batch(with_cudnn):
 
 
 def test_steps_compiled_by_xla_need_at_most_what_is_predicted():
-    model = small_model()
-    model.compile("adam", "mse", jit_compile=True)
+    model = small_model(optimizer="adam", jit_compile=True)
     found = predict(model, limit_bytes=8 * 2**20)
     assert found.peak_bytes == found.high.total_bytes
     text = shown(found)
@@ -202,8 +192,7 @@ def outside():
 def test_every_optimizer_and_model_that_the_step_uses_counts():
     model, critic, other = outside()
     predicted = predict(model).low
-    monitor = gpukit.Monitor(None, verbose=0)
-    model.fit(X, Y, verbose=0, callbacks=[monitor])
+    memory = summary_of(model, X, Y).memory
 
     def size(*variables):
         return sum(int(np.prod(each.shape)) * each.value.dtype.size for each in variables)
@@ -211,7 +200,6 @@ def test_every_optimizer_and_model_that_the_step_uses_counts():
     # `compile` made one more optimizer, which no step uses and which has no slots.
     slots = size(*model.mine.variables, *other.variables, *model.optimizer.variables)
     weights = size(*model.variables, *model.metrics_variables, *critic.variables)
-    memory = monitor.summary.memory
     for found in (predicted, memory):
         assert (found.weights_bytes, found.slots_bytes) == (weights, slots)
 
@@ -234,18 +222,10 @@ def test_training_is_the_same_afterwards(make):
     assert losses(predicts=True) == losses(predicts=False)
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return X[:16], Y[:16]
-
-
 def test_a_model_that_is_not_built_is_built_as_fit_builds_it():
     model = Unbuilt()
     model.compile("adam", jit_compile=False)
-    prediction = predict(model, Batches(workers=1))
+    prediction = predict(model, SlowPyDataset(4, 0.0))
     assert prediction.batch_size == 16
     assert prediction.low.weights_bytes >= 9 * 4
     assert prediction.low.slots_bytes >= 2 * 9 * 4
@@ -280,8 +260,7 @@ def test_a_bad_choice_is_named_as_the_caller_wrote_it(callback, name, value):
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_run_in_progress_shows_the_prediction_after_its_first_epoch(tmp_path, eager):
     monitor = gpukit.Monitor(tmp_path / "all", verbose=0, predict_memory=True)
-    model = small_model()
-    model.compile("adam", "mse", jit_compile=False, run_eagerly=eager)
+    model = small_model(optimizer="adam", run_eagerly=eager)
     model.fit(X, Y, batch_size=16, epochs=3, verbose=0, callbacks=[monitor])
     lines = (tmp_path / "all" / "gpukit" / "run.jsonl").read_text().splitlines(keepends=True)
     ends = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "epoch"]
@@ -332,10 +311,8 @@ def test_wrong_arguments_raise():
     ):
         with pytest.raises(error, match=message):
             predict(batch=batch)
-    model = small_model()
-    model.compile(optimizer=None, loss="mse")
     with pytest.raises(ValueError, match="`model` must have an optimizer"):
-        predict(model)
+        predict(small_model(optimizer=None))
 
 
 def test_a_step_of_its_own_needs_no_optimizer():

@@ -1,7 +1,5 @@
 """What TensorFlow's messages and its allocator's log say, in the wording of 2.21."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.layer_names import LayerNames
@@ -71,31 +69,23 @@ NAMES = frozenset({"conv2d", "conv2d_1", "backbone"})
 
 
 @pytest.mark.parametrize(
-    ("operation", "layer"),
+    ("numbered", "operation", "layer"),
     [
-        ("model_1/conv2d_1/Relu", "conv2d"),
-        ("model_1/conv2d_1_2/Relu", "conv2d_1"),
-        ("gradient_tape/model_1/backbone_1/conv2d_1/Conv2DBackpropFilter", "backbone/conv2d"),
-        ("adam/add", None),
+        (True, "model_1/conv2d_1/Relu", "conv2d"),
+        (True, "model_1/conv2d_1_2/Relu", "conv2d_1"),
+        (True, "gradient_tape/model_1/backbone_1/conv2d_1/Conv2DBackpropFilter", "backbone/conv2d"),
+        (True, "adam/add", None),
         # In the body of a loop
-        ("model_1/backbone_1/while/model_1/backbone_1/while/conv2d_1/mul", "backbone/conv2d"),
+        (True, "model_1/backbone_1/while/model_1/backbone_1/while/conv2d_1/mul", "backbone/conv2d"),
+        # Without a scope of its building, only further calls are numbered.
+        (False, "model/conv2d/Relu", "conv2d"),
+        (False, "model/conv2d_1/Relu", "conv2d_1"),
+        (False, "model/conv2d_1_1/Relu", "conv2d_1"),
+        (False, "model/backbone_1/conv2d/Relu", "backbone/conv2d"),
     ],
 )
-def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(operation, layer):
-    assert LayerNames(NAMES, numbered=True).of(operation) == layer
-
-
-@pytest.mark.parametrize(
-    ("operation", "layer"),
-    [
-        ("model/conv2d/Relu", "conv2d"),
-        ("model/conv2d_1/Relu", "conv2d_1"),
-        ("model/conv2d_1_1/Relu", "conv2d_1"),  # called once more
-        ("model/backbone_1/conv2d/Relu", "backbone/conv2d"),
-    ],
-)
-def test_without_a_scope_of_its_building_only_further_calls_are_numbered(operation, layer):
-    assert LayerNames(NAMES, numbered=False).of(operation) == layer
+def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(numbered, operation, layer):
+    assert LayerNames(NAMES, numbered=numbered).of(operation) == layer
 
 
 def test_names_are_shown_with_layers_as_the_model_calls_them():

@@ -1,7 +1,5 @@
 """Which tensors a step holds when, on graphs made by hand."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a note on an out-of-memory error advises, by the memory that this process can take."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.memory import out_of_memory

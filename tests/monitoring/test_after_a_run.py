@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.launches import wait_for
+from helpers.processes import wait_for
+from helpers.training import compiled, summary_of
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.calls import steps_so_far
@@ -27,10 +28,9 @@ def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
-def small_model(**options):
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(**options), "mse")
-    return model
+def small_model(accumulated=None, **options):
+    optimizer = keras.optimizers.SGD(gradient_accumulation_steps=accumulated)
+    return compiled(keras.layers.Dense(1), shape=(4,), optimizer=optimizer, **options)
 
 
 def batches(count):
@@ -68,7 +68,7 @@ def test_data_monitor_and_session_of_a_fit_are_freed_with_it_and_wait_for_no_gar
 
 
 def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
-    model = small_model(gradient_accumulation_steps=5)
+    model = small_model(accumulated=5)
     for fit in (1, 2):
         first_steps, throughput = [], gpukit.Throughput(tmp_path)
 
@@ -91,21 +91,15 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
 def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
     per_execution, accumulated, counted
 ):
-    model = small_model(gradient_accumulation_steps=accumulated)
-    model.steps_per_execution, model.jit_compile = per_execution, False
-    throughput = gpukit.Throughput(None)
-    model.fit(batches(5).filter(lambda *_: True), verbose=0, callbacks=[throughput])
-    record = throughput.summary
+    model = small_model(accumulated, steps_per_execution=per_execution)
+    record = summary_of(model, batches(5).filter(lambda *_: True), callback=gpukit.Throughput(None))
     assert (record.steps, record.executions) == counted
 
 
-def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp_path):
-    model = small_model()
-    model.steps_per_execution, model.jit_compile = 4, False
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
+def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left():
     data = batches(5)
-    model.fit(data, validation_data=data, epochs=2, verbose=0, callbacks=[monitor])
-    for record in (monitor.summary.throughput, monitor.summary.validation):
+    summary = summary_of(small_model(steps_per_execution=4), data, validation_data=data, epochs=2)
+    for record in (summary.throughput, summary.validation):
         assert (record.steps, record.executions) == (10, 4)
 
 
@@ -121,16 +115,16 @@ def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp
     ],
     ids=["batches", "examples", "once", "unknown", "drawn", "one"],
 )
-def test_how_often_a_validation_goes_over_repeated_data_is_known(tmp_path, data, passes):
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
-    options = {"validation_data": data(), "validation_steps": 6, "epochs": 2, "verbose": 0}
-    small_model().fit(batches(3), **options, callbacks=[monitor])
-    record = monitor.summary.validation
+def test_how_often_a_validation_goes_over_repeated_data_is_known(data, passes):
+    options = {"validation_data": data(), "validation_steps": 6, "epochs": 2}
+    record = summary_of(small_model(), batches(3), **options).validation
     assert (record.steps, record.passes) == (12, passes)
 
 
 @pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])
 def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
+    """An iterator kept until the interpreter is gone could not end its generator any more."""
+
     def generate(source):
         for _ in range(6):
             yield np.full((2, 4), bool(source), "float32"), np.zeros((2, 1), "float32")
@@ -141,29 +135,6 @@ def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
     del source
     gc.collect()
     assert kept() is None
-
-
-@pytest.mark.long  # the test above sees that no source is kept
-def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_python):
-    # An iterator kept until the interpreter is gone cannot end its generator any more.
-    script = """
-import keras, numpy as np, tensorflow as tf
-import keras_gpukit as gpukit
-
-def generate():
-    while True:
-        yield np.zeros((2, 4), "float32"), np.zeros((2, 1), "float32")
-
-spec = (tf.TensorSpec((2, 4)), tf.TensorSpec((2, 1)))
-data = tf.data.Dataset.from_generator(generate, output_signature=spec)
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse", jit_compile=False)
-monitor = gpukit.Monitor(None)
-model.fit(data, steps_per_epoch=4, epochs=2, verbose=0, callbacks=[monitor])
-"""
-    printed = run_python(script, TF_CPP_MIN_LOG_LEVEL="0").stderr
-    assert "pyfunc_" not in printed
-    assert "finalizing GeneratorDataset" not in printed
 
 
 class Listens(gpukit.Throughput):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.training import compiled, summary_of
 
 import keras_gpukit as gpukit
 from keras_gpukit.sensors.compilations import compilations
@@ -21,31 +22,26 @@ def padded(lengths):
 
 
 def model(**options):
-    layers = [keras.layers.Conv1D(16, 3), keras.layers.GlobalMaxPooling1D(), keras.layers.Dense(1)]
-    made = keras.Sequential([keras.Input((None, 8)), *layers])
-    made.compile("adam", "mse", **options)
-    return made
+    layers = keras.layers.Conv1D(16, 3), keras.layers.GlobalMaxPooling1D(), keras.layers.Dense(1)
+    return compiled(*layers, shape=(None, 8), optimizer="adam", **options)
 
 
 @pytest.mark.skipif(compilations() is None, reason="this TensorFlow's counters are not read")
 @pytest.mark.parametrize("steps_per_execution", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
-    monitor = gpukit.Monitor(None, verbose=0)
     # The first call, which traces, does not count. The second epoch has no new shapes.
     dataset = padded([20, 20, 20, 21, 20, 22, 20, 20, 20])
     made = model(jit_compile=True, steps_per_execution=steps_per_execution)
     began_s = time.perf_counter()
-    made.fit(dataset, epochs=2, callbacks=[monitor], verbose=0)
-    parts = monitor.summary.breakdown
+    summary = summary_of(made, dataset, epochs=2)
+    parts = summary.breakdown
     assert parts.compilations == 2
     assert 0 < parts.compiling_s <= parts.tracing_s < time.perf_counter() - began_s
-    assert monitor.summary.input.open_shapes == ("(None, None, 8)",)
+    assert summary.input.open_shapes == ("(None, None, 8)",)
 
 
 def test_without_xla_nothing_is_compiled_again():
-    monitor = gpukit.Monitor(None, verbose=0)
-    model(jit_compile=False).fit(padded(range(20, 40)), callbacks=[monitor], verbose=0)
-    parts = monitor.summary.breakdown
+    parts = summary_of(model(), padded(range(20, 40))).breakdown
     assert not parts.compilations
     # From Keras 3.16 on the step is traced again for another shape.
     assert (parts.tracing_s > 0) == (parts.tracings_of_shapes > 0)
@@ -79,9 +75,8 @@ def test_functions_that_eager_steps_trace_again_say_what_changed():
 
     made = Counts([keras.Input((2,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse", run_eagerly=True)
-    monitor = gpukit.Monitor(None, verbose=0)
-    made.fit(np.zeros((20, 2)), np.zeros(20), batch_size=4, callbacks=[monitor], verbose=0)
-    found = {each.name: each for each in monitor.summary.breakdown.retraced}
+    summary = summary_of(made, np.zeros((20, 2)), np.zeros(20), batch_size=4)
+    found = {each.name: each for each in summary.breakdown.retraced}
     scaled, summed = found["scale"], found["total"]
     assert (scaled.times, scaled.cause, scaled.argument) == (5, "Python value", "step")
     assert (summed.times, summed.cause, summed.argument) == (3, "shape", "x")

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import BATCH, FEATURES, arrays
+from helpers.training import BATCH, FEATURES, arrays, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks.private_names import NEEDED_FOR
@@ -61,7 +61,6 @@ LONG_EXCEPT_FEW = [
 
 
 def hide(monkeypatch, name):
-    """Hides a private name from this package."""
     module, _, path = name.partition(":")
     *owners, last = path.split(".")
     owner = importlib.import_module(module)
@@ -115,9 +114,8 @@ def batches(count):
 def trained(*callbacks):
     """History and weights of a short fit, and the operations of its step."""
     keras.utils.set_random_seed(3)
-    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
     optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)
-    model.compile(optimizer, "mse", jit_compile=False)
+    model = small_model(optimizer=optimizer)
     data = {"x": batches(24), "validation_data": batches(2), "epochs": 2, "verbose": 0}
     history = model.fit(**data, callbacks=[*callbacks, TracesAgain()]).history
     return history, [each.numpy() for each in model.weights], model

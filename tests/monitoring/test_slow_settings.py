@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import small_model
+from helpers.training import compiled, small_model
 from keras import layers
 from tensorflow.python.data.ops import debug_mode
 
@@ -88,8 +88,7 @@ def test_the_arguments_of_tensorboard_that_take_time_are_read(tmp_path, argument
 
 def test_copies_of_a_layer_over_time_and_saving_by_batches_are_read(tmp_path):
     copied = layers.TimeDistributed(layers.Dense(1))
-    model = keras.Sequential([keras.Input((60, 4)), copied, layers.Flatten(), layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
+    model = compiled(copied, layers.Flatten(), layers.Dense(1), shape=(60, 4))
     saves, reads = keras.callbacks.ModelCheckpoint(tmp_path / "m.keras", save_freq=3), Reads()
     model.fit(np.zeros((1, 60, 4)), np.zeros(1), callbacks=[saves, reads], verbose=0)
     assert "puts 60 copies of its layer" in reads.settings["TimeDistributed"]

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from helpers.processes import wait_for
+from helpers.training import compiled
 
 import keras_gpukit as gpukit
 from keras_gpukit.monitoring import session
@@ -38,8 +39,7 @@ def pretended_gpu(monkeypatch, tmp_path):
 
 
 def fit(tmp_path, **options):
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
-    model.compile("sgd", "mse", **{"jit_compile": False, **options})
+    model = compiled(keras.layers.Dense(3), shape=(6,), **options)
     monitor = gpukit.Monitor(tmp_path / "logs", verbose=0)
     inputs, targets = np.zeros((2 * BATCH, 6), "float32"), np.zeros((2 * BATCH, 3), "float32")
     model.fit(inputs, targets, BATCH, verbose=0, callbacks=[monitor, Waits(monitor)])

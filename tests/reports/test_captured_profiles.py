@@ -1,13 +1,12 @@
 """Captured profiles in the reports: the verdict first, then the step, then its layers."""
 
-import io
 from dataclasses import replace
 
 import pytest
 from helpers.pages import Page, are_in_order, figure_of, rendered
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
-from rich.console import Console
+from helpers.screens import panel
 
 from keras_gpukit.records import (
     CaptureRecord,
@@ -18,7 +17,6 @@ from keras_gpukit.records import (
     ProfileRecord,
     Report,
 )
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules.verdict import of_profile
 from keras_gpukit.saved_runs.log_folder import load_report
@@ -131,13 +129,12 @@ def test_without_a_finding_it_says_what_was_judged(profile, verdict):
 
 
 def test_the_panel_has_a_line_on_the_captured_step():
-    text = io.StringIO()
-    print_summary(of_profile(PROFILE), Console(file=text, width=200), title="[red]mine")
-    assert "[red]mine" in text.getvalue()
+    text = panel(of_profile(PROFILE), width=200, title="[red]mine")
+    assert "[red]mine" in text
     assert (
         "A captured step of 10 ms: device compute 90 %, idle 10 %. By kind of layer: bn_1 67 %, "
         "dense 22 %, optimizer 8.9 %"
-    ) in text.getvalue()
+    ) in text
     # The text for TensorBoard has a table of the layers.
     text = markdown(of_profile(PROFILE))
     assert "### Time by kind of layer\n\n| kind of layer | share | mostly | Tensor Cores |" in text

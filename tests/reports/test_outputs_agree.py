@@ -1,7 +1,6 @@
 """One run in every place that shows it: the same finding, the same seconds, the same words."""
 
 import html
-import io
 import json
 import re
 from dataclasses import replace
@@ -9,11 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
-from rich.console import Console
+from helpers.screens import panel
 
 from keras_gpukit import records
 from keras_gpukit.cli.main import main
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.evidence import saved
 from keras_gpukit.reports.phrases import input_share, time_spent
 from keras_gpukit.reports.rates import conclusions
@@ -60,19 +58,24 @@ RUNS = {
     "of a script": SUMMARY,
 }
 """Summaries of recorded runs, by what the run does; None of one that left no summary."""
+TITLE = "250 of 400 s passed before fit, in text.adapt(rows) (train.py:31)"
 SAVED = "1.6× to 3.5× faster (saves 24 to 45.6 of 64 s)"
+
+
+def write_script(logs):
+    """Writes the run of a script that spent most of its time before `fit`."""
+    write_lines(logs, run_lines())
+    (logs / "gpukit" / "script.json").write_bytes(msgspec.json.encode(SCRIPT))
 
 
 def outputs(logs, summary):
     """A recorded run in each of its outputs, as plain text."""
-    panel = io.StringIO()
-    print_summary(summary, Console(file=panel, width=80), details=True)
     page, plain = logs / "page.html", logs / "report.json"
     assert main(["report", str(logs), "--out", str(page)]) == 0
     assert main(["report", str(logs), "--json", "--out", str(plain)]) == 0
     (folder,) = find_run_folders({"": logs}).folders.values()
     return {
-        "panel": panel.getvalue().replace("│", " "),
+        "panel": panel(summary, details=True).replace("│", " "),
         "report": _text(page.read_text(encoding="utf-8")),
         "tab": _text(ReportPages().page(folder, {})),
         "TensorBoard's text": markdown(summary),
@@ -87,9 +90,10 @@ def _text(page: str) -> str:
 
 @pytest.mark.parametrize("what", RUNS)
 def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
-    write_lines(tmp_path, run_lines(summary=RUNS[what]))
     if what == "of a script":
-        (tmp_path / "gpukit" / "script.json").write_bytes(msgspec.json.encode(SCRIPT))
+        write_script(tmp_path)
+    else:
+        write_lines(tmp_path, run_lines(summary=RUNS[what]))
     (run,) = load_report(tmp_path).runs
     shown = outputs(tmp_path, run.summary)
     (written,) = json.loads(shown.pop("JSON"))["runs"]
@@ -97,6 +101,8 @@ def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
         each.title for each in run.summary.findings
     ]
     expected = [headline_of(run.summary).text, *filter(None, [time_spent(run.summary)])]
+    if what == "of a script":
+        assert expected[0] == TITLE
     if what == "waits":
         expected += [FIRST.title, SAVED, BUSY]
         first = written["summary"]["verdict"]["findings"][0]
@@ -112,6 +118,13 @@ def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
         said = "input, of the run {}" if output in ("report", "tab") else "input {} of the run"
         for part in (*expected, *([said.format(share)] if share else [])):
             assert part in words, output
+
+
+def test_a_folder_above_gives_the_same_verdicts(tmp_path):
+    for name in ("before/train-1", "after"):
+        write_script(tmp_path / name)
+    found = [[each.title for each in run.summary.findings] for run in load_report(tmp_path).runs]
+    assert [TITLE in titles for titles in found] == [True, True]
 
 
 def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():

@@ -9,7 +9,7 @@ import pytest
 from helpers.browsing import needed_chromium, resize, serious_violations, wait_until
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
-from helpers.series import series_of_points
+from helpers.summaries import series_of_points
 
 from keras_gpukit.records import MOST_COMPARED, Ceilings, StepFlops
 from keras_gpukit.reports.html import render

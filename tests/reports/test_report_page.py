@@ -22,7 +22,7 @@ from helpers.recorded_runs import (
     with_validation,
     write_lines,
 )
-from helpers.series import series_of_points
+from helpers.summaries import series_of_points
 
 from keras_gpukit import records
 from keras_gpukit.reports.html import charts_of_run, plotly_js, render
@@ -355,10 +355,10 @@ def test_a_healthy_run_and_faults_of_its_record_are_told(tmp_path):
     healthy = replace(SUMMARY, input=known, **nothing)
     lines = run_lines(5, summary=replace(healthy, verdict=judge(healthy)))
     path = write_lines(tmp_path, lines)
-    path.write_bytes(path.read_bytes() + b"\x00\n")
+    path.write_bytes(path.read_bytes() + b"\x00\n\xff\xfe\n")
     words = page_of(tmp_path).words
     assert "good Nothing was found that slows this run down. " in words
-    assert "1 line could not be read; the first is line 30" in words
+    assert "2 lines could not be read; the first is line 30" in words
 
 
 # Several runs

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.screens import panel
 from rich.console import Console
 
 from keras_gpukit import records
@@ -68,29 +69,22 @@ TROUBLED = healthy(
 )
 
 
-def printed(summary: records.RunSummary, encoding: str = "utf-8", *, details: bool = False) -> str:
-    raw = io.BytesIO()
-    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as file:
-        print_summary(summary, Console(file=file, width=80), details=details)
-        return raw.getvalue().decode(encoding)
-
-
-def words_of(panel: str) -> str:
-    return " ".join(panel.replace("│", " ").split())
+def words_of(printed: str) -> str:
+    return " ".join(printed.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(
     "summary", [HEALTHY, TROUBLED, records.RunSummary(records.Environment({}))]
 )
 def test_the_panel_fits_80_columns_and_14_lines_without_colours(summary):
-    text = printed(summary)
+    text = panel(summary)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert len(text.splitlines()) <= 14
     assert "\x1b" not in text
 
 
 def test_the_panel_says_what_it_is_why_and_what_to_do_next():
-    text = words_of(printed(TROUBLED))
+    text = words_of(panel(TROUBLED))
     for words in (
         "Verdict 78 % of the steps' time is spent waiting for data (input-bound) Why A step waits "
         "18.9 ms for its batch; the model needs 5.21 ms for it. So it waits 78 % of each step. "
@@ -104,7 +98,7 @@ def test_the_panel_says_what_it_is_why_and_what_to_do_next():
 
 
 def test_the_details_have_all_figures_and_findings():
-    details = printed(TROUBLED, details=True)
+    details = panel(TROUBLED, details=True)
     text = words_of(details)
     for words in (
         "1,200 steps, 24.1 ms per step, 1,327 examples/s, GPU 21 % busy, "
@@ -123,28 +117,28 @@ def test_the_details_have_all_figures_and_findings():
 
 @pytest.mark.parametrize("ended_by", ["KeyboardInterrupt in step 5", None])
 def test_of_an_interrupted_run_it_is_not_said_that_nothing_was_found(ended_by):
-    text = printed(healthy(ending="interrupted", ended_by=ended_by, ended_kind="stopped"))
+    text = panel(healthy(ending="interrupted", ended_by=ended_by, ended_kind="stopped"))
     assert "The run was interrupted." in text
     assert "Nothing was found" not in text
 
 
 def test_a_healthy_run_is_told_so_and_the_exception_that_ended_a_run_comes_first():
     error = {"ending": "interrupted", "ended_by": "ValueError in step 1"}
-    text = words_of(printed(judged(replace(TROUBLED, **error))))
+    text = words_of(panel(judged(replace(TROUBLED, **error))))
     assert "Verdict ValueError in step 1 ended the run (ended-by-error)" in text
-    assert "Nothing was found" not in printed(healthy(ended_by=error["ended_by"]))
+    assert "Nothing was found" not in panel(healthy(ended_by=error["ended_by"]))
     # On a machine without a GPU there is a remark.
-    assert "Verdict Nothing was found that slows this run down." in words_of(printed(HEALTHY))
-    assert "Also: TensorFlow had no GPU" in printed(HEALTHY)
+    assert "Verdict Nothing was found that slows this run down." in words_of(panel(HEALTHY))
+    assert "Also: TensorFlow had no GPU" in panel(HEALTHY)
     assert "Nothing was found that slows this run down." in markdown(HEALTHY)
 
 
 def test_what_was_not_judged_is_not_called_healthy():
-    text = words_of(printed(healthy(input=None)))
+    text = words_of(panel(healthy(input=None)))
     assert "Nothing was found" not in text
     assert "Verdict This run could not be judged: needs the input wait of at least 10 steps" in text
     assert "don't apply" not in text
-    text = words_of(printed(healthy(input=replace(HEALTHY.input, measured_steps=3))))
+    text = words_of(panel(healthy(input=replace(HEALTHY.input, measured_steps=3))))
     assert "Verdict Too short to judge: the wait of 3 of the 10" in text
     assert "Next Train for 10 s and 100 steps or more." in text
 
@@ -159,22 +153,22 @@ def test_a_run_of_two_seconds_on_two_logical_gpus_says_that_it_was_too_short():
         records.ThroughputRecord("fit", 24, 18, 0.00442, 14_469.0, 2.15),
         replace(waits, breakdown=parts),
     )
-    text = words_of(printed(judged(run)))
+    text = words_of(panel(judged(run)))
     short = "No problem seen in 2.15 s: 0 % waiting. Train longer to be sure."
     assert f"Verdict {short}" in text
     assert "Next Train for 10 s and 100 steps or more." in text
     assert "2.15 s in total: first step 0.84 s, epoch starts 0.47 s" in text
     assert short in markdown(judged(run))
     fits = records.ScriptRecord(40.0, 9.0, 2.0, (records.Calls("fit", "train.py:9", 14, 29.0),))
-    text = words_of(printed(judged(replace(run, script=fits))))
+    text = words_of(panel(judged(replace(run, script=fits))))
     assert "Next Let one fit train for 10 s and 100 steps or more." in text
     longer = replace(parts, wall_s=7.0, compute_s=6.0)  # no profile shows what it computed
-    text = words_of(printed(judged(replace(run, input=replace(run.input, breakdown=longer)))))
+    text = words_of(panel(judged(replace(run, input=replace(run.input, breakdown=longer)))))
     assert "Verdict No problem seen in 7 s: 0 % waiting. Train longer to be sure." in text
     unread = replace(run.input, measured_steps=0, wait_s=None, stall_fraction=None)
     not_read = "tf.data's model of the pipeline could not be read"
     unread = replace(unread, unknown_because=not_read + "\nRoot Member(assigned_device" * 30)
-    text = words_of(printed(judged(replace(run, input=unread))))
+    text = words_of(panel(judged(replace(run, input=unread))))
     assert f"Verdict This run could not be judged: {not_read}." in text
     assert "assigned_device" not in text
 
@@ -224,18 +218,21 @@ def test_how_sure_a_stall_is_and_its_range_are_told(confidence, least, most, res
 
 def test_an_interrupted_run_and_another_phase_are_named():
     predicted = records.ThroughputRecord("predict", 20, 20, 1.5, None)
-    text = printed(replace(HEALTHY, throughput=predicted, ending="interrupted"))
+    text = panel(replace(HEALTHY, throughput=predicted, ending="interrupted"))
     assert "run interrupted" in text
     assert "predict: 20 steps, 1.5 s per step" in text
     # How a run ended is not guessed.
-    assert "how the run ended is unknown" in printed(replace(HEALTHY, ending=None))
-    assert "ended" not in printed(HEALTHY)
+    assert "how the run ended is unknown" in panel(replace(HEALTHY, ending=None))
+    assert "ended" not in panel(HEALTHY)
 
 
 def test_the_panel_prints_where_only_ascii_can_be_and_names_cannot_command_it(capsys):
-    assert "is spent waiting for data" in printed(TROUBLED, encoding="ascii")
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding="ascii", write_through=True) as file:
+        print_summary(TROUBLED, Console(file=file, width=80))
+        assert b"is spent waiting for data" in raw.getvalue()
     finding = replace(TROUBLED.findings[0], title="Steps wait for \x1b[2Jdecode\u202e\udcff")
-    text = printed(replace(TROUBLED, verdict=replace(TROUBLED.verdict, findings=(finding,))))
+    text = panel(replace(TROUBLED, verdict=replace(TROUBLED.verdict, findings=(finding,))))
     assert "Steps wait for \\x1b[2Jdecode\\u202e\\udcff" in text
     assert "\x1b" not in text
     print_summary(HEALTHY)  # to standard output
@@ -375,9 +372,8 @@ TABS = "see TensorBoard's tabs Profile and GPU Kit"
 def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
     steps = (20, 1431, 5000, 6000, 7000)
     captures = records.ProfilerRecord(tuple(replace(CAPTURE, first_step=step) for step in steps))
-    with (console := Console(width=120)).capture() as shown:
-        print_summary(replace(TROUBLED, captures=captures), console, log_dir=Path("my logs"))
-    *_, told, last, _ = [line.strip("│ ") for line in shown.get().splitlines()]
+    text = panel(replace(TROUBLED, captures=captures), width=120, log_dir=Path("my logs"))
+    *_, told, last, _ = [line.strip("│ ") for line in text.splitlines()]
     assert last == "Report with charts: keras-gpukit report 'my logs'"
     said = "5 profiles captured, at step 20, step 1,431, step 5,000, 2 more"
     assert told == f"{said}: {TABS}"
@@ -390,7 +386,7 @@ def test_captures_and_where_the_time_went_are_told():
     assert "A capture failed: the disk is full" in result
     assert "captured" not in markdown(replace(HEALTHY, captures=records.ProfilerRecord()))
     # The largest part comes first, and none that is nothing.
-    text = printed(WATCHED)
+    text = panel(WATCHED)
     assert "3.33 min in total: input 2 min, compute 1 min, epoch starts 0.267 min" in words_of(text)
     assert "validation" not in text
-    assert "in all" not in printed(HEALTHY)
+    assert "in all" not in panel(HEALTHY)

@@ -1,15 +1,13 @@
 """The workers of a cluster in the report and in the panel."""
 
-import io
 from dataclasses import replace
 
 import pytest
 from helpers.recorded_runs import SUMMARY
+from helpers.screens import panel
 from helpers.workers import cluster, four, ring
-from rich.console import Console
 
 from keras_gpukit.records import Report, RunReport, WorkerFigures
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.bar_charts import workers_chart
 from keras_gpukit.reports.html.chart import Chart, Omitted
@@ -66,9 +64,7 @@ def test_workers_that_are_missing_are_said_to_be_and_a_lonely_run_has_no_chart()
     ],
 )
 def test_the_panel_says_how_many_workers_were_compared(run, says):
-    written = io.StringIO()
-    print_summary(run.summary, Console(file=written, width=120))
-    assert says in written.getvalue()
+    assert says in panel(run.summary, width=120)
 
 
 def test_the_parts_of_a_step_add_up():

@@ -31,7 +31,8 @@ def first(summary=RUN, **changes):
 
 
 def test_running_out_of_memory_comes_in_place_of_findings_on_speed():
-    summary = replace(RUN, input=STALLED, out_of_memory=RAN_OUT, ending="interrupted")
+    validates = replace(STALLED, breakdown=breakdown(20.0, validation_s=10.0))
+    summary = replace(RUN, input=validates, out_of_memory=RAN_OUT, ending="interrupted")
     assert findings(summary) == ["out-of-memory"]  # until it fits, speed is no question
     finding = first(summary)
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
@@ -212,15 +213,6 @@ def test_a_validation_that_ran_out_is_not_advised_to_train_with_less():
 )
 def test_the_advice_fits_the_part_that_ran_out(changes, advice):
     assert ran_out(**{"shape": (3600, 7), **changes}).advice == (advice,)
-
-
-def test_once_memory_ran_out_nothing_is_said_on_speed():
-    record = records.InputRecord("fit", breakdown=breakdown(20.0, validation_s=10.0))
-    summary = replace(RUN, input=record)
-    larger = "a larger validation_batch_size"
-    assert any(larger in each.advice for each in judge(summary).findings)
-    ended = replace(summary, out_of_memory=TRIPLES, ending="interrupted")
-    assert findings(ended) == ["out-of-memory"]
 
 
 MIB = 2**20

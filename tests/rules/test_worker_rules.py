@@ -21,8 +21,6 @@ from keras_gpukit.records import (
     UtilizationRecord,
     Worker,
     WorkerFigures,
-    from_dict,
-    to_dict,
 )
 from keras_gpukit.reports.phrases import headline, key_figures
 from keras_gpukit.rules import judge
@@ -193,11 +191,6 @@ def test_replicas_of_one_process_are_judged_by_the_same_rule_and_by_its_cost():
     late = replace(four(2, extra_s=0.020), kind="replica")
     assert found("straggler", run(late)).title.startswith("Replica 2 is a straggler")
     assert found("straggler", run(late, wall_s=1_000.0)) is None
-
-
-def test_a_comparison_survives_being_saved():
-    summary = run(with_trips(four(2, extra_s=0.020), ring()))
-    assert from_dict(to_dict(summary), RunSummary) == summary
 
 
 ONE_OF_TWO = {"worker": Worker("worker", 0, 2)}

@@ -1,7 +1,5 @@
 """One fold: a run's summary is the same from its records as they came, and from its file."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys
@@ -12,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
-from helpers.training import fast_dataset, small_model
+from helpers.recorded_runs import without_lines
+from helpers.training import SlowPyDataset, fast_dataset, small_model
 
 from keras_gpukit import Monitor
 from keras_gpukit.records import GPUInfo
@@ -20,21 +19,6 @@ from keras_gpukit.rules.rule import MINIMUM_SAMPLES
 from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.tensorflow
-
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        time.sleep(0.002)
-        return np.zeros((2, 8), "float32"), np.zeros((2, 1), "float32")
-
-
-def without_summary(path):
-    """Cuts the summary off a run's file."""
-    kept = [each for each in path.read_bytes().splitlines(True) if b'"kind":"summary"' not in each]
-    path.write_bytes(b"".join(kept))
 
 
 def validated(monitor):
@@ -48,7 +32,7 @@ def several_steps(monitor):
 
 
 def py_dataset(monitor):
-    small_model().fit(Batches(workers=1), epochs=3, verbose=0, callbacks=[monitor])
+    small_model().fit(SlowPyDataset(12, 0.002), epochs=3, verbose=0, callbacks=[monitor])
 
 
 def evaluated(monitor):
@@ -108,7 +92,7 @@ def test_a_summary_from_the_file_is_the_live_one(tmp_path, run):
 def assert_is_the_live_one(log_dir, live):
     (whole,) = load_report(log_dir).runs
     assert (whole.name, whole.notes, whole.summary) == (log_dir.name, (), live)
-    without_summary(log_dir / "gpukit" / "run.jsonl")
+    without_lines(log_dir, "summary")
     (seen,) = load_report(log_dir).runs
     for field in dataclasses.fields(live):
         # The others tell what is known of a run without a summary alone.

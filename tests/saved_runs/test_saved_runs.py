@@ -1,7 +1,5 @@
 """Runs read back: whole ones, running ones, many, and damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -36,7 +34,7 @@ from keras_gpukit.records import (
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
-from keras_gpukit.saved_runs.log_folder import LogFolder, load_report
+from keras_gpukit.saved_runs.log_folder import LogFolder, load_report, main_run
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 INTERRUPTED = replace(SUMMARY, ending="interrupted")
@@ -159,6 +157,14 @@ def test_runs_of_one_folder_and_of_several_come_newest_first(tmp_path):
     assert found == [("a #2", 6), ("c", 5), ("a", 4), ("deep/b", 3)]
 
 
+def test_of_several_runs_the_longest_stands_for_their_script(tmp_path):
+    run = only_run(tmp_path, run_lines())
+    short = replace(run, ended_s=run.began_s + 5)
+    assert main_run([short, run]) == (run, "longest")
+    unfinished = replace(run, state="unfinished", ended_s=run.ended_s + 100)
+    assert main_run([unfinished, short]) == (short, "longest that ended")
+
+
 @pytest.mark.heavy
 def test_of_many_runs_the_newest_are_told_in_full(tmp_path):
     total = MOST_LISTED + 5
@@ -208,31 +214,6 @@ def test_a_running_run_is_read_on(tmp_path):
         seen.append(run.steps.readings)
     assert seen == sorted(seen)
     assert 0 < seen[0] < seen[-1] == 20
-
-
-def test_a_running_run_is_judged_by_what_it_told_so_far(tmp_path):
-    summary = only_run(tmp_path, now_lines(20)).summary
-    assert summary.findings[0].code == "input-bound"
-    assert summary.input_stall_fraction == pytest.approx(0.4)
-    assert summary.steps == 20 * STEPS
-    assert summary.memory_peak_bytes == {"GPU:0": 5 * GIB}
-    assert summary.placement == {"GPU:0": 210, "CPU:0": 2}
-    assert summary.utilization.gpus[0].utilization_percent == pytest.approx(55, abs=5)
-
-
-def test_a_killed_run_shows_where_it_shifted(tmp_path):
-    lines = run_lines(60, summary=None)
-    for place, (time_s, step, kind, record) in enumerate(lines):
-        if kind == "steps" and step > 40 * STEPS:
-            lines[place] = (time_s, step, kind, replace(record, duration_s=4.0))
-        if kind == "gpu" and step > 30 * STEPS:
-            lines[place] = (time_s, step, kind, replace(record, utilization_percent=20.0))
-    found = {each.series: each for each in shifts_of(only_run(tmp_path, lines).summary)}
-    slower = found["step/time_ms"]
-    assert (slower.before, slower.after) == pytest.approx((25.0, 100.0))
-    assert (slower.step, slower.elapsed_s) == (40 * STEPS + 1, 40.0)
-    assert found["gpu/1/utilization_percent"].step == 30 * STEPS + 1
-    assert found["step/examples_per_s"].after == pytest.approx(320.0)
 
 
 def test_a_damaged_series_costs_its_line_alone(tmp_path):
@@ -313,18 +294,6 @@ def test_captures_go_to_the_run_that_took_them(tmp_path):
 # Damage
 
 
-def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
-    path = write_lines(tmp_path, run_lines(10))
-    whole = path.read_bytes().splitlines(keepends=True)
-    whole[5] = b'{"kind": "steps", "time_s": 1.7e9, "record": {"phase": "jog"}}\n'
-    whole[9] = b"\x00\xff\xfe\n"
-    path.write_bytes(b"".join(whole))
-    run = only_run(tmp_path)
-    assert run.state == "completed"
-    (note,) = run.notes
-    assert note.startswith("2 lines could not be read; the first is line 6: ")
-
-
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
@@ -343,6 +312,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
          % (b"0" * 400), "not between -1e+18 and"),
         (b'{"kind":"profile","time_s":5,"record":%s}'
          % msgspec.json.encode(replace(filled(ProfileRecord), steps=0)), "a profile without steps"),
+        (b'{"kind":"steps","time_s":5,"record":{"phase":"jog"}}', "jog"),
         (b"x" * (LONGEST_BYTES + 1), "too long"),
         (b'"\\ud800"', ""),
     ],

@@ -1,11 +1,9 @@
 """Readings and events of a run summed up: GPUs, the host, figures over time in few points."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
-from helpers.recorded_runs import BEGAN_S, only_run, run_lines, with_validation
+from helpers.recorded_runs import BEGAN_S, only_run, run_lines
 
 from keras_gpukit.records import (
     OVERHEAD,
@@ -141,14 +139,6 @@ def test_overhead_is_per_step_and_shown_in_microseconds():
     summary = fold.summary()
     assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
     assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
-
-
-def test_events_and_windows_of_validation_are_read_back(tmp_path):
-    run = only_run(tmp_path, with_validation(run_lines()))
-    others = [event.kind for event in run.events if event.kind != "epoch"]
-    assert others == ["first step", "validation", "checkpoint"]
-    assert [event.number for event in run.events if event.kind == "epoch"] == [1, 2]
-    assert (run.validation.readings, run.steps.readings) == (2, 60)
 
 
 def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():

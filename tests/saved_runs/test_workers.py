@@ -1,7 +1,5 @@
 """Records of several workers in one log folder are compared, and no others."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY
 from helpers.workers import LATE, four, write_worker

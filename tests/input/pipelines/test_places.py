@@ -1,7 +1,5 @@
 """Places of user code: in notebooks by the cell's number, and the line that adds a stage."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from types import SimpleNamespace

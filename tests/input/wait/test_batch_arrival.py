@@ -1,7 +1,5 @@
 """The input wait where batches are buffered on devices, on logical CPUs and with given times."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Some of these are recorded, others follow from recorded figures.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

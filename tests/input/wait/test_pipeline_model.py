@@ -1,7 +1,5 @@
 """The input wait from tf.data's model, to the microsecond, on pipelines whose time is scripted."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

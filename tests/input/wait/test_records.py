@@ -1,7 +1,5 @@
 """Where the time of a run goes, and how its waits are distributed, against runs that are known."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import keras
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.stopped_clock import STEP_S, clocked_model, scripted_clock
-from helpers.training import BATCH, SlowPyDataset, fast_dataset, small_model
+from helpers.training import BATCH, SlowPyDataset, fast_dataset, small_model, summary_of
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.meters import PipelineStart
@@ -183,9 +181,7 @@ X = np.ones((20 * BATCHES - 1, 8), "float32")
 def test_a_train_step_that_counts_no_examples_has_those_of_full_batches(data, batch_size):
     model = CountsNothing([keras.Input((8,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
-    callback = gpukit.Throughput(None)
-    model.fit(**data, verbose=0, callbacks=[callback])
-    summary = callback.summary
+    summary = summary_of(model, **data, callback=gpukit.Throughput(None))
     if batch_size is None:
         assert summary.examples_per_s is None
         assert "batch size is unknown" in summary.examples_unknown_because
@@ -214,10 +210,10 @@ def test_a_train_step_that_counts_batches_has_the_examples_of_full_ones(weighted
         if micro_batches > 1
         else nullcontext()
     )
-    callback = gpukit.Throughput(None)
     with in_parts:
-        model.fit(fast_dataset(BATCHES), epochs=2, verbose=0, callbacks=[callback])
-    summary = callback.summary
+        summary = summary_of(
+            model, fast_dataset(BATCHES), callback=gpukit.Throughput(None), epochs=2
+        )
     rate = summary.examples_per_s * summary.step_time_s
     assert rate == pytest.approx(BATCH, rel=0.01)
 

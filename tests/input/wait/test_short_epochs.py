@@ -1,7 +1,5 @@
 """The input wait of short epochs, down to one step."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

@@ -1,7 +1,5 @@
 """Which stage of a pipeline is named, and what its figures are."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from typing import Any
@@ -45,11 +43,8 @@ def follow(watch: PipelineWatch, dataset: tf.data.Dataset, batches: int) -> Any:
     return iterator
 
 
-def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
-    found = {stage.kind: stage}
-    for each in (*stage.inputs, *stage.nested):
-        found |= by_kind(each)
-    return found
+def by_kind(output: MeasuredNode) -> dict[str, MeasuredNode]:
+    return {stage.kind: stage for stage in output.walk()}
 
 
 def test_filling_the_buffers_at_the_start_does_not_count():
@@ -478,12 +473,11 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
+from helpers.training import mirrored_cpus
 from keras_gpukit.frameworks.tf_datasets import host_iterator, read_model
 from keras_gpukit.input.wait.watch import PipelineWatch
 
-cpus = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+strategy = mirrored_cpus()
 dataset = tf.data.Dataset.range(64).batch(4).prefetch(2)
 distributed = iter(strategy.experimental_distribute_dataset(dataset))
 host = host_iterator(distributed)

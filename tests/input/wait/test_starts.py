@@ -1,7 +1,5 @@
 """What stages do until their first batches arrive, how much is thrown away, and costs over time."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.input.wait import watch

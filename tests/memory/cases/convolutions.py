@@ -1,7 +1,5 @@
 """Trains a small model; prints its peak memory and what was predicted. Argument: batch size."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Trains runs whose memory grows or fills up, and prints what is found. Argument: a folder."""
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

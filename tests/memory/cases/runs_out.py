@@ -5,8 +5,6 @@ After one in a step that XLA compiled, TensorFlow's CPU allocator aborts when an
 there the exception ends the process.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

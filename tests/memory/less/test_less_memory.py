@@ -1,7 +1,5 @@
 """Accumulation and rematerialization: training is the same, and needs less memory."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import json
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import prepared
-from helpers.training import arrays, small_model
+from helpers.training import arrays, compiled, small_model
 from memory.less.cases.models import (
     INPUTS,
     ONE_SHAPE,
@@ -88,9 +86,9 @@ def test_parts_work_with_a_training_step_of_the_users_own():
 
 
 def test_parts_work_with_scaled_losses():
-    def small_float16():
+    def seeded():
         keras.utils.set_random_seed(7)
-        return keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+        return small_model()
 
     def scaling():  # not so much that a gradient overflows, whose update is left out
         return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=64.0)
@@ -98,25 +96,12 @@ def test_parts_work_with_scaled_losses():
     keras.config.set_dtype_policy("mixed_float16")
     try:
         plain, parts = (
-            trained(small_float16(), way, INPUTS[:, 0], optimizer=scaling())
-            for way in (plainly, in_parts)
+            trained(seeded(), way, INPUTS[:, 0], optimizer=scaling()) for way in (plainly, in_parts)
         )
     finally:
         keras.config.set_dtype_policy("float32")
     assert plain.losses == pytest.approx(parts.losses, rel=0.01)
     assert plain.updates == parts.updates
-
-
-def compiled(optimizer, loss):
-    model = small_model()
-    model.compile(optimizer, loss)
-    return model
-
-
-def compiled_layers(*layers):
-    model = keras.Sequential([keras.Input((8,)), *layers])
-    model.compile("sgd", "mse", jit_compile=False)
-    return model
 
 
 def test_embeddings_are_accumulated():
@@ -198,7 +183,7 @@ def test_by_default_a_small_model_has_two_segments_and_tokens_may_begin_the_firs
 
 @pytest.mark.parametrize("widths", [(8, 1), (1, 64)])
 def test_a_model_with_a_single_place_is_divided_there(widths):
-    with gpukit.rematerialize(compiled_layers(*map(keras.layers.Dense, widths))):
+    with gpukit.rematerialize(compiled(*map(keras.layers.Dense, widths))):
         pass
 
 
@@ -224,7 +209,7 @@ class Noise(keras.layers.Layer):
     ids=["adds a loss", "draws from elsewhere"],
 )
 def test_a_layer_that_cannot_be_computed_twice_is_refused(layers, options, message):
-    model = compiled_layers(*layers(), keras.layers.Dense(1))
+    model = compiled(*layers(), keras.layers.Dense(1))
     with pytest.raises(ValueError, match=message):
         trained(model, lambda each: gpukit.rematerialize(each, **options), INPUTS[:, 0])
 
@@ -280,11 +265,11 @@ def test_both_can_be_saved_and_monitored(tmp_path):
         (lambda: small_model().inputs, "must be a compiled Keras model"),
         (lambda: keras.Sequential([keras.layers.Dense(1)]), "must be a compiled Keras model"),
         (
-            lambda: compiled(keras.optimizers.SGD(gradient_accumulation_steps=2), "mse"),
+            lambda: small_model(optimizer=keras.optimizers.SGD(gradient_accumulation_steps=2)),
             "gradient_accumulation_steps=2",
         ),
         (
-            lambda: compiled("sgd", keras.losses.MeanSquaredError(reduction="sum")),
+            lambda: small_model(loss=keras.losses.MeanSquaredError(reduction="sum")),
             "reduction='sum'",
         ),
     ],
@@ -296,18 +281,15 @@ def test_a_model_that_cannot_be_trained_in_parts_is_refused(make, message):
 
 REPLICAS = """
 import json
-import tensorflow as tf
+from helpers.training import mirrored_cpus
 from memory.less.cases import models
 import keras_gpukit as gpukit
-
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 def apart(make, way):
     plain = models.trained(make(), lambda model: None)
     return models.difference(plain, models.trained(make(), way))
 
-with gpukit.configure_gpus(strategy="mirrored", verbose=False).scope():
+with mirrored_cpus().scope():
     parts = lambda model: gpukit.accumulate_gradients(model, micro_batches=3)
     twice = lambda model: gpukit.rematerialize(model, segments=3)
     found = [

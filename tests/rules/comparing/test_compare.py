@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.recorded_runs import DECODE, GIB, PLACEMENT, READ, SUMMARY
-from helpers.series import series_of_points
+from helpers.summaries import series_of_points
 
 from keras_gpukit import records
 from keras_gpukit.reports.comparison import headline, reasons

@@ -159,25 +159,14 @@ def test_what_is_unknown_has_a_reason(summary, because):
     assert roofline_of(replace(summary, flops=None)) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "bfloat16", "gb_per_s"),
-    [
-        ("NVIDIA H100 80GB HBM3", 989.5, 3350),
-        ("NVIDIA H100 PCIe", 756, 2000),
-        ("NVIDIA A100-SXM4-80GB", 312, 2039),
-        ("NVIDIA A10G", 70, 600),
-        ("NVIDIA GeForce RTX 4090", 165.2, 1008),
-        ("Tesla V100-SXM2-16GB", None, 900),
-    ],
-)
-def test_a_gpu_is_known_by_its_name(name, bfloat16, gb_per_s):
-    found = data_sheet(name)
-    assert (found.tflops.get("bfloat16"), found.device_gb_per_s) == (bfloat16, gb_per_s)
+def test_a_gpu_is_known_by_its_maker_s_name_and_no_part_or_other_kind_of_it():
+    for name in ("NVIDIA H100 PCIe", "NVIDIA GeForce RTX 4090", "Tesla V100-SXM2-16GB"):
+        assert data_sheet(name) == data_sheet(re.sub("NVIDIA |GeForce |Tesla ", "", name))
     for other in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", ""):
         assert data_sheet(other) is None
 
 
-def test_the_docs_have_the_same_figures():
+def test_the_figures_of_each_gpu_are_those_of_the_docs():
     rows = re.findall(r"^\| ([A-Z][^|]*) ((?:\|[ \d.,]*){6})\|$", DOCS.read_text(), re.M)
     assert len(rows) > 25
     for names, cells in rows:

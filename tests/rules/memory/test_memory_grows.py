@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.findings import by_name, found
-from helpers.series import changing_run, ones_series
+from helpers.summaries import changing_run, ones_series
 
 from keras_gpukit.records import (
     DeviceMemory,

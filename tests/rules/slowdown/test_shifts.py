@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.series import changing_run, ones_series
+from helpers.summaries import changing_run, ones_series
 
 from keras_gpukit.records import Series
 from keras_gpukit.rules.slowdown.shifts import shifts_of

@@ -5,8 +5,7 @@ import math
 import pytest
 from helpers.findings import bounds, codes, found
 from helpers.findings import by_name as figures_of
-from helpers.series import changing_run, ones_series, series_of_points
-from helpers.summaries import throughput
+from helpers.summaries import changing_run, ones_series, series_of_points, throughput
 
 from keras_gpukit.records import (
     CaptureRecord,

@@ -1,7 +1,5 @@
 """Runs logged to MLflow, Weights & Biases and OpenTelemetry."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Processes that write to one log directory at the same time; none of them loads TensorFlow."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The real TensorBoard shows a real run: every tag, with the values of the record."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 import urllib.parse
@@ -29,20 +27,26 @@ GPU_TAGS = {
         "throttled",
     )
 }
-TAGS = GPU_TAGS | {
-    "step/time_ms",
-    "step/examples_per_s",
-    "step/between_ms",
-    "input/wait_ms",
-    "input/stall_percent",
-    "input/buffered_batches",
-    "memory/CPU:0/current_bytes",
-    "memory/CPU:0/peak_bytes",
-    "host/cpu_percent",
-    "host/process_cpu_percent",
-    "host/memory_bytes",
-    "tool/overhead_us",
+STEPS = {
+    "step/time_ms": lambda window: window["duration_s"] / window["steps"] * 1e3,
+    "step/examples_per_s": lambda window: window["examples"] / window["duration_s"],
+    "step/between_ms": lambda window: window["between_s"] / window["steps"] * 1e3,
+    "input/wait_ms": lambda window: window["input_wait_s"] / window["steps"] * 1e3,
+    "input/stall_percent": lambda window: window["input_wait_s"] / window["duration_s"] * 1e2,
+    "input/buffered_batches": lambda window: window["buffered_batches"],
 }
+TAGS = (
+    GPU_TAGS
+    | set(STEPS)
+    | {
+        "memory/CPU:0/current_bytes",
+        "memory/CPU:0/peak_bytes",
+        "host/cpu_percent",
+        "host/process_cpu_percent",
+        "host/memory_bytes",
+        "tool/overhead_us",
+    }
+)
 if psutil.disk_io_counters():
     TAGS.add("host/disk_read_bytes_per_s")
 
@@ -55,11 +59,8 @@ RUN = """
     gpus = [FakeGPU("GPU-a", throttle_mask=4), FakeGPU("GPU-b", utilization=40)]
     sys.modules["pynvml"] = FakeNVML(gpus)
 
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
     import keras_gpukit
+    from helpers.training import fast_dataset, small_model
     from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
     from keras_gpukit.monitoring import environment, sampling
@@ -69,11 +70,8 @@ RUN = """
     environment.visible_gpus = lambda: tuple(
         GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus)
     )
-    data = (np.zeros((6400, 8), "float32"), np.zeros((6400, 1), "float32"))
-    dataset = tf.data.Dataset.from_tensor_slices(data).batch(32).prefetch(2)
-    model = keras.Sequential([keras.layers.Dense(64), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
-    model.fit(dataset, epochs=3, verbose=0, callbacks=[keras_gpukit.Monitor(sys.argv[1])])
+    monitor = keras_gpukit.Monitor(sys.argv[1])
+    small_model().fit(fast_dataset(400).prefetch(2), epochs=3, verbose=0, callbacks=[monitor])
 """
 
 
@@ -122,14 +120,6 @@ def tensorboard(logs) -> Iterator[Server]:
         yield server
 
 
-STEPS = {
-    "step/time_ms": lambda window: window["duration_s"] / window["steps"] * 1e3,
-    "step/examples_per_s": lambda window: window["examples"] / window["duration_s"],
-    "step/between_ms": lambda window: window["between_s"] / window["steps"] * 1e3,
-    "input/wait_ms": lambda window: window["input_wait_s"] / window["steps"] * 1e3,
-    "input/stall_percent": lambda window: window["input_wait_s"] / window["duration_s"] * 1e2,
-    "input/buffered_batches": lambda window: window["buffered_batches"],
-}
 NOT_COMPARED = ("throttled", "overhead_us", "read_bytes_per_s")
 
 

@@ -1,7 +1,5 @@
 """What is written of a run: read back, cut short, and on disks that take no more."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

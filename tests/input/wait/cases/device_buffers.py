@@ -1,7 +1,5 @@
 """Fits whose batches are buffered on devices that hide tf.data's model; prints what they report."""
 
-from __future__ import annotations
-
 import json
 import sys
 

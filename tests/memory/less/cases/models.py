@@ -1,7 +1,5 @@
 """Models that are trained plainly and with less memory, and what differs then."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@
 The fit finds no run of the user, the recorded run does. Writes `results.json` to the folder.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
