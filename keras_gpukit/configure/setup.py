@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
-from keras_gpukit.distributed.strategies import is_chief, is_multi_worker
+from keras_gpukit.distributed.strategies import cluster_of, is_chief, is_multi_worker
 from keras_gpukit.frameworks.tf_datasets import (
     functions,
     inputs,
@@ -141,14 +141,9 @@ class GPUSetup:
         Raises:
             TypeError: If `dataset` is not a `tf.data.Dataset`.
         """
-        return advise(
-            replica_input(
-                dataset,
-                replicas=self.replicas,
-                workers=_workers_of(self.strategy),
-                model=model,
-            )
-        )
+        cluster = cluster_of(self.strategy)
+        workers = sum(len(cluster.get(role, ())) for role in ("chief", "worker")) or 1
+        return advise(replica_input(dataset, replicas=self.replicas, workers=workers, model=model))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the setup as plain dicts, lists, strings and numbers, ready for JSON."""
@@ -214,15 +209,6 @@ def replica_input(
         drops_remainder=drops,
         batch_norms=None if model is None else sum(map(_is_unsynchronized, layers_in(model))),
     )
-
-
-def _workers_of(strategy: Any) -> int:
-    """Returns the number of processes that train in step under a strategy; 1 without a cluster."""
-    resolver = getattr(strategy, "cluster_resolver", None)
-    if resolver is None:
-        return 1
-    cluster = resolver.cluster_spec().as_dict()
-    return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
 
 
 def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:

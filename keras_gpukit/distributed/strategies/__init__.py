@@ -13,6 +13,7 @@ from typing import Any
 from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.coordinating import train_by_coordinator
 from keras_gpukit.distributed.rendezvous import serve, wait_for_tasks
+from keras_gpukit.distributed.repairs.several_workers import cluster_of as cluster_of
 from keras_gpukit.distributed.repairs.several_workers import is_chief as is_chief
 from keras_gpukit.distributed.repairs.several_workers import is_multi_worker as is_multi_worker
 from keras_gpukit.distributed.strategies import in_one_process
@@ -140,7 +141,7 @@ def _make_parameter_server(task: ClusterTask) -> Any:
         raise SystemExit(0)
     wait_for_tasks(cluster.address, task.others("worker", "ps"), timeout_s)
     strategy = tf.distribute.ParameterServerStrategy(task.resolver())
-    repairs.repair_parameter_server()
+    repairs.repair(*repairs.PARAMETER_SERVER)
     train_by_coordinator(strategy, cluster, timeout_s)
     return strategy
 

@@ -104,7 +104,7 @@ def make_mirrored(devices: tuple[str, ...]) -> Any:
     global _mirrored
     import tensorflow as tf
 
-    repairs.repair_mirrored()
+    repairs.repair(*repairs.MIRRORED)
     if _mirrored is None:
         # On CPUs TensorFlow's default collectives fail once steps_per_execution exceeds 1.
         on_cpus = all("CPU" in device for device in devices)
