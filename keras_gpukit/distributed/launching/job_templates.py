@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a template with its values filled in, which it can put through the filters here."""
+    """Returns a template with its values filled in; its filter `yaml` quotes a value."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -30,11 +29,7 @@ def render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # nothing here is HTML
     )
-    environment.filters["shell"] = shlex.join
     environment.filters["yaml"] = json.dumps  # JSON is YAML
-    environment.filters["block"] = lambda lines, columns: textwrap.indent(
-        lines.strip("\n"), " " * columns
-    )
     return environment.get_template(template).render(values)
 
 
@@ -66,7 +61,7 @@ def batch_script(job: Job, *, python: str = "python") -> str:
         most_on_a_node=math.ceil(tasks / job.workers),
         without_gpu=[0, *range(job.workers + 1, tasks)],
         output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
-        command=(python, *RUNNER, *job.command),
+        command=shlex.join((python, *RUNNER, *job.command)),
         version=__version__,
     )
 
