@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -120,13 +121,8 @@ class StepMemory:
             fits, fails = fails, 2 * fails
             if fits >= _LARGEST_BATCH:
                 return fits
-        while fails > fits + 1:
-            middle = (fits + fails) // 2
-            if self.fits(middle, limit_bytes):
-                fits = middle
-            else:
-                fails = middle
-        return fits
+        sizes = range(fits, fails)
+        return fits + bisect(sizes, False, key=lambda size: not self.fits(size, limit_bytes)) - 1
 
     def _run(
         self, bound: int, batch_size: int, limit_bytes: int | None = None
