@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from keras_gpukit.configure.actions import Draft, holds
@@ -52,14 +52,9 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Returns the plan as plain dicts, lists, strings and numbers, ready for JSON."""
         return {
-            "gpus": list(self.gpus),
-            "logical_gpus": self.logical_gpus,
+            **to_dict(replace(self, actions=(), too_late=())),
             "actions": [action.to_dict() for action in self.actions],
             "too_late": [action.to_dict() for action in self.too_late],
-            "warnings": list(self.warnings),
-            "not_applied": list(self.not_applied),
-            "causes": [to_dict(cause) for cause in self.causes],
-            "notes": list(self.notes),
         }
 
     def value_of(self, kind: str) -> Any:
@@ -233,7 +228,7 @@ def _plan_precision(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...])
 
 
 def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
-    """Plans the strategy."""
+    """Plans the strategy, and returns the number of its replicas."""
     if not isinstance(settings.strategy, str):
         draft.do("given_strategy", settings.strategy, "as given")
         return int(settings.strategy.num_replicas_in_sync)

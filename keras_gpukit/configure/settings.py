@@ -52,7 +52,6 @@ class Settings:
 
 
 def _check_devices(value: Any) -> str | tuple[int | str, ...]:
-    """Returns "all", "none", or the chosen GPUs by index or UUID."""
     accepted = (
         '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…", "MIG-…"), or a list of those '
         "that names each GPU once"
@@ -153,7 +152,6 @@ def _check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
 
 
 def _check_strategy(value: Any) -> Any:
-    """Returns the name of a strategy, or a given `tf.distribute` strategy unchanged."""
     accepted = f"one of {_listed(ACCEPTED)}, or a tf.distribute strategy object"
     if isinstance(value, str):
         if value not in NAMES:
@@ -168,7 +166,6 @@ def _check_strategy(value: Any) -> Any:
 
 
 def _check_worker_timeout_s(value: Any) -> float:
-    """Returns the seconds to wait for the other processes of a cluster."""
     accepted = "a number of seconds of more than 0"
     check_kind("worker_timeout_s", value, Real, accepted, lambda v: float(v) > 0)
     return float(value)
