@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from keras_gpukit.configure.actions import Draft, holds
-from keras_gpukit.configure.plan_gpus import plan_devices, plan_memory
+from keras_gpukit.configure.plan_gpus import Draft, plan_devices, plan_memory
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.distributed import strategies
 from keras_gpukit.records.codec import to_dict
@@ -239,7 +238,8 @@ def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
         if settings.strategy == "auto":
             draft.notes.append(f"No strategy, as {choice.reason}.")
         return choice.replicas
-    first = choice.must_come_first
+    over_cluster = isinstance(choice.value, strategies.ClusterTask)
+    first = over_cluster and draft.machine.cluster_strategy is None
     draft.do(f"{name}_strategy", choice.value, choice.reason, must_come_first=first)
     if choice.meaning:
         draft.notes.append(choice.meaning)
@@ -250,6 +250,20 @@ def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
             "misses others: give configure_gpus(seed=…)."
         )
     return choice.replicas
+
+
+def holds(action: Action, machine: Machine) -> bool | None:
+    """Whether an action's setting already holds; None if that cannot be read."""
+    state = machine.state
+    if action.kind == "environment":
+        return bool(machine.environment.get(str(action.name)) == action.value)
+    if action.kind == "memory_growth":
+        return all(bool(state.growth[gpu]) is action.value for gpu in action.gpus)
+    if action.kind == "memory_limit_mib":
+        return all(state.memory_limit_mib[gpu] == action.value for gpu in action.gpus)
+    if action.kind == "seed" or action.kind.endswith("strategy"):
+        return None
+    return bool(getattr(state, action.kind) == action.value)
 
 
 def differences(planned: Plan, now: Machine) -> tuple[str, ...]:

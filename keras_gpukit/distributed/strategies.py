@@ -1,7 +1,8 @@
-"""The strategies of `configure_gpus`: a choice and a maker for each kind.
+"""The strategies of `configure_gpus`: for each kind a choice, as pure data, and a maker.
 
-Here are those over a cluster, whose processes train in step, or each at its own pace. A process has
-only one server in its cluster, so later calls return the same strategy.
+Two `MirroredStrategy` objects in one process collide: their collectives share key numbers, so
+models of different shapes meet in one all-reduce (`Shape mismatch in the collective instance`). And
+a process has only one server in its cluster. So later calls return the same object.
 """
 
 from __future__ import annotations
@@ -12,50 +13,136 @@ from typing import Any
 
 from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.coordinating import train_by_coordinator
-from keras_gpukit.distributed.rendezvous import serve, wait_for_tasks
+from keras_gpukit.distributed.rendezvous import ClusterTask as ClusterTask
 from keras_gpukit.distributed.repairs.several_workers import cluster_of as cluster_of
 from keras_gpukit.distributed.repairs.several_workers import is_chief as is_chief
 from keras_gpukit.distributed.repairs.several_workers import is_multi_worker as is_multi_worker
-from keras_gpukit.distributed.strategies import in_one_process
-from keras_gpukit.distributed.strategies.in_one_process import Choice, synchronous
-from keras_gpukit.distributed.strategies.in_one_process import Resources as Resources
-from keras_gpukit.distributed.strategies.in_one_process import adopt as adopt
-from keras_gpukit.distributed.strategies.in_one_process import mirrored_devices as mirrored_devices
-from keras_gpukit.records.cluster import Cluster
+from keras_gpukit.records.installation import Machine
 
 
 @dataclass(frozen=True)
-class ClusterTask:
-    """This process's part in its cluster."""
+class Resources:
+    """Facts that a strategy is chosen from."""
 
-    cluster: Cluster
+    machine: Machine
     gpus: int
     worker_timeout_s: float
 
-    def __str__(self) -> str:
-        return str(self.cluster)
 
-    def others(self, *roles: str) -> dict[str, str]:
-        """Returns the addresses of the other tasks in these roles, by task name ("worker 1")."""
-        own = (self.cluster.task_type, self.cluster.task_index)
-        return {
-            f"{role} {index}": address
-            for role in roles
-            for index, address in enumerate(self.cluster.addresses.get(role, ()))
-            if (role, index) != own
-        }
+@dataclass(frozen=True)
+class Choice:
+    """The strategy that a kind would make, with the reason."""
 
-    def resolver(self) -> Any:
-        """Returns the cluster resolver that TensorFlow's strategies accept."""
-        import tensorflow as tf
+    value: Any
+    """Argument for `make`, such as names of devices, which the user sees; None for no strategy."""
+    reason: str
+    replicas: int = 1
+    meaning: str = ""
+    """Consequences for the loss and the effective batch; empty without any."""
+    warnings: tuple[str, ...] = ()
 
-        return tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec({r: list(a) for r, a in self.cluster.addresses.items()}),
-            task_type=self.cluster.task_type,
-            task_id=self.cluster.task_index,
-            num_accelerators={"GPU": self.gpus},
-            rpc_layer="grpc",
+
+def _synchronous(replicas: int) -> str:
+    """Returns sentences on what training in step means for the loss and the batch."""
+    return (
+        "Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
+        f"{replicas} replicas computes 1/{replicas} of it. Gradients are averaged before the "
+        "update, so the loss is that of one device with the same global batch. A batch that "
+        f"{replicas} does not divide gives its examples unequal weights: use drop_remainder=True."
+    )
+
+
+_mirrored: Any = None
+
+
+def _choose_one_device(resources: Resources) -> Choice:
+    idle = (
+        f'strategy="one_device" uses the first of {resources.gpus} logical GPUs; the others take '
+        "memory and stay idle. Name one GPU in `devices` to leave the others free."
+    )
+    return Choice(
+        ("/GPU:0" if resources.gpus else "/CPU:0",),
+        "everything on one device",
+        meaning="Loss and batch are those of training without a strategy.",
+        warnings=(idle,) if resources.gpus > 1 else (),
+    )
+
+
+def _make_one_device(value: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.distribute.OneDeviceStrategy(value[0])
+
+
+def _choose_mirrored(resources: Resources) -> Choice:
+    gpus = tuple(f"/GPU:{index}" for index in range(resources.gpus))
+    cpus = tuple(f"/CPU:{index}" for index in range(resources.machine.state.logical_cpus))
+    if not gpus and len(cpus) == 1:
+        # A MirroredStrategy would name GPU:0 here, and silently train on the CPU.
+        warning = (
+            'strategy="mirrored" has no GPU to mirror over: training uses the CPU, unmirrored.'
         )
+        return Choice(None, "there is no GPU", warnings=(warning,))
+    devices = gpus or cpus
+    existing = resources.machine.mirrored_devices
+    if existing not in (None, devices):
+        raise ValueError(
+            f"A process can have one MirroredStrategy, and this one's is over {existing}, not "
+            f"{devices}: restart Python to change it. Received: strategy='mirrored'"
+        )
+    kind = "GPUs" if gpus else "CPUs, as there is no GPU"
+    return Choice(
+        devices,
+        f"training in step on {len(devices)} logical {kind}",
+        replicas=len(devices),
+        meaning=_synchronous(len(devices)) if len(devices) > 1 else "",
+    )
+
+
+def _make_mirrored(devices: tuple[str, ...]) -> Any:
+    global _mirrored
+    import tensorflow as tf
+
+    repairs.repair(*repairs.MIRRORED)
+    if _mirrored is None:
+        # On CPUs TensorFlow's default collectives fail once steps_per_execution exceeds 1.
+        on_cpus = all("CPU" in device for device in devices)
+        reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
+        _mirrored = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
+    return _mirrored
+
+
+def adopt(strategy: Any) -> Any:
+    """Registers a strategy that was created elsewhere, and returns it.
+
+    A `MirroredStrategy` becomes the one that later calls return.
+    """
+    global _mirrored
+    import tensorflow as tf
+
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise TypeError(
+            f"`strategy` must be a tf.distribute.Strategy. Received: strategy={strategy!r}"
+        )
+    if isinstance(strategy, tf.distribute.MirroredStrategy):
+        if _mirrored not in (None, strategy):
+            raise ValueError(
+                "A process can have one MirroredStrategy, and this one has another, over "
+                f"{mirrored_devices()}. Received: strategy={strategy!r}"
+            )
+        _mirrored = strategy
+    if is_multi_worker(strategy):
+        repairs.repair_multi_worker()
+    return strategy
+
+
+def mirrored_devices() -> tuple[str, ...] | None:
+    """Returns the devices of this process's `MirroredStrategy`; None if it has none yet."""
+    if _mirrored is None:
+        return None
+    # TensorFlow calls "/GPU:0" "/job:localhost/replica:0/task:0/device:GPU:0".
+    names = _mirrored.extended.worker_devices
+    return tuple("/" + name.rpartition("device:")[2] for name in names)
 
 
 def _task(name: str, resources: Resources) -> ClusterTask:
@@ -88,16 +175,15 @@ def _choose_multi_worker(resources: Resources) -> Choice:
         task,
         f"training in step in {workers} processes, recognized from {cluster.kind}",
         replicas=replicas,
-        meaning=synchronous(replicas)
+        meaning=_synchronous(replicas)
         + " Only the chief writes checkpoints and logs of Keras' callbacks.",
-        must_come_first=resources.machine.cluster_strategy is None,
     )
 
 
 def _make_multi_worker(task: ClusterTask) -> Any:
     import tensorflow as tf
 
-    wait_for_tasks(task.cluster.address, task.others("chief", "worker"), task.worker_timeout_s)
+    task.wait_for("chief", "worker")
     strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=task.resolver())
     repairs.repair_multi_worker()
     return strategy
@@ -126,7 +212,6 @@ def _choose_parameter_server(resources: Resources) -> Choice:
             "reported loss is an average over such steps: it differs a little from run to run and "
             "from training on one device."
         ),
-        must_come_first=resources.machine.cluster_strategy is None,
     )
 
 
@@ -134,35 +219,27 @@ def _make_parameter_server(task: ClusterTask) -> Any:
     """Returns the strategy on the chief; any other task serves the chief, and exits with it."""
     import tensorflow as tf
 
-    cluster, timeout_s = task.cluster, task.worker_timeout_s
-    if cluster.task_type != "chief":
-        wait_for_tasks(cluster.address, task.others("chief"), timeout_s)
-        serve(cluster)
+    if task.cluster.task_type != "chief":
+        task.wait_for("chief")
+        task.serve()
         raise SystemExit(0)
-    wait_for_tasks(cluster.address, task.others("worker", "ps"), timeout_s)
+    task.wait_for("worker", "ps")
     strategy = tf.distribute.ParameterServerStrategy(task.resolver())
     repairs.repair(*repairs.PARAMETER_SERVER)
-    train_by_coordinator(strategy, cluster, timeout_s)
+    train_by_coordinator(strategy, task.cluster, task.worker_timeout_s)
     return strategy
 
 
 # Each makes a choice from the resources, and the strategy from the choice's value.
 _KINDS: dict[str, tuple[Callable[[Resources], Choice], Callable[[Any], Any]]] = {
-    "one_device": (in_one_process.choose_one_device, in_one_process.make_one_device),
-    "mirrored": (in_one_process.choose_mirrored, in_one_process.make_mirrored),
+    "one_device": (_choose_one_device, _make_one_device),
+    "mirrored": (_choose_mirrored, _make_mirrored),
     "multi_worker": (_choose_multi_worker, _make_multi_worker),
     "parameter_server": (_choose_parameter_server, _make_parameter_server),
 }
-_REFUSED = {
-    "central_storage": (
-        "Under CentralStorageStrategy, Keras 3 trains the right weights but reports wrong losses "
-        "and metrics, so that callbacks which watch them act wrongly. strategy='mirrored' trains "
-        "on the same GPUs. Received: strategy='central_storage'"
-    )
-}
 ACCEPTED = ("auto", "none", *_KINDS)
 """Names that `configure_gpus(strategy=…)` accepts."""
-NAMES = (*ACCEPTED, *_REFUSED)
+NAMES = (*ACCEPTED, "central_storage")
 """Names that `configure_gpus(strategy=…)` accepts, or refuses with a specific reason."""
 ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 """Name of the kind of strategy, by the kind of a plan's action that makes the strategy."""
@@ -174,8 +251,12 @@ def choose(name: str, resources: Resources) -> tuple[str, Choice]:
         return _choose_auto(resources)
     if name == "none":
         return name, Choice(None, "as asked")
-    if name in _REFUSED:
-        raise ValueError(_REFUSED[name])
+    if name == "central_storage":
+        raise ValueError(
+            "Under CentralStorageStrategy, Keras 3 trains the right weights but reports wrong "
+            "losses and metrics, so that callbacks which watch them act wrongly. "
+            "strategy='mirrored' trains on the same GPUs. Received: strategy='central_storage'"
+        )
     return name, _KINDS[name][0](resources)
 
 
