@@ -136,8 +136,8 @@ def _name(name: str) -> str:
     return plain
 
 
-def _environment(job: Job, address: str) -> list[dict[str, Any]]:
-    """Returns the environment variables of each pod, each with its reason."""
+def _environment(job: Job, address: str) -> list[tuple[str, str, str]]:
+    """Returns the name and value of each environment variable of the pods, with its reason."""
     variables = [
         ("GPUKIT_WORKERS", str(job.processes), "How many processes train together."),
         ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),
@@ -150,7 +150,7 @@ def _environment(job: Job, address: str) -> list[dict[str, Any]]:
     if job.gpus_per_worker:
         reason = "NCCL says why it fails; at its default it is silent."
         variables.append(("NCCL_DEBUG", "WARN", reason))
-    return [{"name": name, "value": value, "reason": reason} for name, value, reason in variables]
+    return variables
 
 
 def input_service_manifest(name: str, image: str, workers: int) -> str:
