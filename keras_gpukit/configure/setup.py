@@ -12,15 +12,7 @@ from rich.console import RenderableType
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distributed.strategies import cluster_of, is_chief, is_multi_worker
-from keras_gpukit.frameworks.tf_datasets import (
-    functions,
-    inputs,
-    kind,
-    number,
-    setting,
-    stages,
-    unwrapped,
-)
+from keras_gpukit.frameworks.tf_datasets import functions, inputs, kind, number, setting, stages
 from keras_gpukit.input.pipelines.functions import BATCHES, READERS, kind_of, operations
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.records.cluster import ReplicaInput
@@ -237,10 +229,7 @@ def _files(dataset: Any) -> int | None:
 
 def _below_passing(dataset: Any) -> Any:
     """Returns the last stage that changes the size of what it passes on."""
-    stage = unwrapped(dataset)
-    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
-        stage = unwrapped(inputs(stage)[0])
-    return stage
+    return next(stage for stage in stages(dataset) if kind(stage) not in _PASS_ON)
 
 
 def _opens_files(stage: Any) -> bool:

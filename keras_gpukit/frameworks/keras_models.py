@@ -135,12 +135,6 @@ def within(context: Any) -> Iterator[None]:
         set_global_attribute(_CONTEXT, before)
 
 
-def layers_within(model: Any) -> list[Any]:
-    """Returns the layers of a model, including those within other layers if they can be found."""
-    flatten = getattr(model, "_flatten_layers", lambda: model.layers)
-    return [layer for layer in flatten() if layer is not model]
-
-
 def graph_of(model: Any) -> Any:
     """Returns the functional model that a model is, or contains if it is sequential; else None.
 

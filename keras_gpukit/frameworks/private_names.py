@@ -124,7 +124,6 @@ NEEDED_FOR: dict[str, tuple[str, ...]] = {
     ),
     "rematerialize() of segments": (
         f"{_KERAS_STATE}:get_global_attribute",
-        "keras.src.layers.layer:Layer._flatten_layers",
         "keras.src.models.sequential:Sequential._functional",
         "keras.src.ops.function:Function._nodes_by_depth",
         "keras.src.ops.function:Function._run_through_graph",

@@ -21,11 +21,11 @@ from keras_gpukit.frameworks.keras_models import (
     call_context,
     call_node,
     graph_of,
-    layers_within,
     nodes_of,
     with_mask_of,
     within,
 )
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.less import check_compiled, replaced
 
 
@@ -159,11 +159,10 @@ def _layered(model: Any, layers: Sequence[Any]) -> list[tuple[Any, str, Any]]:
 
 
 def _find(model: Any, layer: Any) -> Any:
-    within = layers_within(model)
-    for candidate in within:
+    for candidate in layers_in(model):
         if candidate is layer or candidate.name == layer:
             return candidate
-    names = [candidate.name for candidate in within]
+    names = [candidate.name for candidate in layers_in(model)]
     raise ValueError(f"`layers` must be layers of the model: {names}. Received: {layer!r}")
 
 
