@@ -128,6 +128,18 @@ def wait_for_end(
             last_seen = clock()
 
 
+def start_server(resolver: Any) -> Any:
+    """Starts TensorFlow's server of this process, which serves as long as it is kept."""
+    import tensorflow as tf
+
+    return tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=resolver.task_type,
+        task_index=resolver.task_id,
+        protocol=resolver.rpc_layer or "grpc",
+    )
+
+
 @dataclass(frozen=True)
 class ClusterTask:
     """This process's part in its cluster."""
@@ -152,15 +164,7 @@ class ClusterTask:
 
     def serve(self) -> None:
         """Serves the coordinator until it has ended."""
-        import tensorflow as tf
-
-        resolver = self.resolver()
-        server = tf.distribute.Server(
-            resolver.cluster_spec(),
-            job_name=resolver.task_type,
-            task_index=resolver.task_id,
-            protocol=resolver.rpc_layer,
-        )
+        server = start_server(self.resolver())
         (coordinator,) = self.cluster.addresses["chief"]
         wait_for_end(lambda: answers(coordinator))
         del server

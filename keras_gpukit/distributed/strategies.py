@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_gpukit.distributed import repairs
-from keras_gpukit.distributed.coordinating import train_by_coordinator
+from keras_gpukit.distributed.coordinating import AT_ONCE_PER_WORKER, train_by_coordinator
 from keras_gpukit.distributed.rendezvous import ClusterTask as ClusterTask
 from keras_gpukit.distributed.repairs.several_workers import cluster_of as cluster_of
 from keras_gpukit.distributed.repairs.several_workers import is_chief as is_chief
@@ -208,9 +208,9 @@ def _choose_parameter_server(resources: Resources) -> Choice:
             f"Asynchronous: each of the {workers} workers takes a whole batch of the dataset and "
             "updates the shared weights as soon as it has finished, from weights that others have "
             "changed since. The effective batch is that of the dataset, not "
-            f"{workers} times as large, and up to {2 * workers} steps are under way together. The "
-            "reported loss is an average over such steps: it differs a little from run to run and "
-            "from training on one device."
+            f"{workers} times as large, and up to {AT_ONCE_PER_WORKER * workers} steps are under "
+            "way together. The reported loss is an average over such steps: it differs a little "
+            "from run to run and from training on one device."
         ),
     )
 

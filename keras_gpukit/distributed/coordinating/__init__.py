@@ -31,7 +31,7 @@ from keras_gpukit.frameworks import keras_trainer
 from keras_gpukit.frameworks.older_keras import trainer_class
 from keras_gpukit.records.cluster import Cluster
 
-_AT_ONCE_PER_WORKER = 2
+AT_ONCE_PER_WORKER = 2
 """Steps in flight per worker: one runs, and the next is there. More would only age the weights."""
 
 
@@ -53,7 +53,7 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     workers = cluster.addresses["worker"]
     clusters = tf.distribute.coordinator.ClusterCoordinator(strategy)
     coordinator = Coordinator(clusters, workers, timeout_s)
-    at_once = _AT_ONCE_PER_WORKER * len(workers)
+    at_once = AT_ONCE_PER_WORKER * len(workers)
     trainer, servers = keras_trainer.trainer_module(), cluster.addresses["ps"]
     replace_method(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
     trains = trainer_class(trainer)
