@@ -10,14 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.arguments import Verbose
-from keras_gpukit.configure.actions import apply
-from keras_gpukit.configure.plan import Plan, differences, plan
+from keras_gpukit.configure.plan import Plan, differences, holds, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
+from keras_gpukit.distributed import strategies
 from keras_gpukit.distributed.clusters import read_cluster
-from keras_gpukit.distributed.strategies import cluster_strategy, mirrored_devices
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.installation import Action, Machine
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.installation import read_environment, read_machine, read_state
 
@@ -128,9 +127,9 @@ def configure_gpus(
     cluster = read_cluster(os.environ) if over_cluster else None
     machine = replace(
         read_machine(),
-        mirrored_devices=mirrored_devices(),
+        mirrored_devices=strategies.mirrored_devices(),
         cluster=cluster,
-        cluster_strategy=cluster_strategy(),
+        cluster_strategy=strategies.cluster_strategy(),
     )
     planned = plan(settings, machine)
     if settings.require_gpu and not planned.gpus:
@@ -153,6 +152,52 @@ def configure_gpus(
         for warning in setup.warnings:
             warnings.warn(warning, GPUKitWarning, stacklevel=2)
     return setup
+
+
+def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
+    """Applies the actions that do not hold already, in order, and returns the strategy made."""
+    strategy = None
+    for action in actions:
+        if action.kind == "given_strategy":
+            strategy = strategies.adopt(action.value)
+        elif action.kind in strategies.ACTIONS:
+            strategy = strategies.make(strategies.ACTIONS[action.kind], action.value)
+        elif not holds(action, machine):
+            _set(action)
+    return strategy
+
+
+def _set(action: Action) -> None:
+    import keras
+    import tensorflow as tf
+
+    config, value, gpus = tf.config, action.value, tf.config.list_physical_devices("GPU")
+    match action.kind:
+        case "environment":
+            os.environ[str(action.name)] = value
+        case "visible_gpus":
+            config.set_visible_devices([gpus[index] for index in value], "GPU")
+        case "memory_growth":
+            for index in action.gpus:
+                config.experimental.set_memory_growth(gpus[index], value)
+        case "memory_limit_mib":
+            for index in action.gpus:
+                parts = [config.LogicalDeviceConfiguration(memory_limit=mib) for mib in value]
+                config.set_logical_device_configuration(gpus[index], parts)
+        case "log_device_placement":
+            tf.debugging.set_log_device_placement(value)
+        case "seed":
+            keras.utils.set_random_seed(value)
+        case "deterministic":
+            config.experimental.enable_op_determinism()
+        case "soft_placement":
+            config.set_soft_device_placement(value)
+        case "tf32":
+            config.experimental.enable_tensor_float_32_execution(value)
+        case "jit":
+            config.optimizer.set_jit("autoclustering" if value else False)
+        case "dtype_policy":
+            keras.config.set_dtype_policy(value)
 
 
 def _apply_what_still_can_be(planned: Plan, machine: Machine) -> str:
@@ -181,7 +226,7 @@ def likely_starter() -> str:
     TensorFlow does not record the call, so this looks for objects that cannot be created without
     starting the devices. It walks over every object in the process, which takes up to a second.
     """
-    if mirrored_devices() is not None:
+    if strategies.mirrored_devices() is not None:
         return "The MirroredStrategy of this process probably started them."
     import keras
     import tensorflow as tf

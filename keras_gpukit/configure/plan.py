@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from keras_gpukit.configure.actions import Draft, holds
-from keras_gpukit.configure.plan_gpus import plan_devices, plan_memory
+from keras_gpukit.configure.plan_gpus import Draft, plan_devices, plan_memory
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.distributed import strategies
 from keras_gpukit.records.codec import to_dict
@@ -52,14 +51,9 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Returns the plan as plain dicts, lists, strings and numbers, ready for JSON."""
         return {
-            "gpus": list(self.gpus),
-            "logical_gpus": self.logical_gpus,
+            **to_dict(replace(self, actions=(), too_late=())),
             "actions": [action.to_dict() for action in self.actions],
             "too_late": [action.to_dict() for action in self.too_late],
-            "warnings": list(self.warnings),
-            "not_applied": list(self.not_applied),
-            "causes": [to_dict(cause) for cause in self.causes],
-            "notes": list(self.notes),
         }
 
     def value_of(self, kind: str) -> Any:
@@ -233,7 +227,7 @@ def _plan_precision(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...])
 
 
 def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
-    """Plans the strategy."""
+    """Plans the strategy, and returns the number of its replicas."""
     if not isinstance(settings.strategy, str):
         draft.do("given_strategy", settings.strategy, "as given")
         return int(settings.strategy.num_replicas_in_sync)
@@ -244,7 +238,8 @@ def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
         if settings.strategy == "auto":
             draft.notes.append(f"No strategy, as {choice.reason}.")
         return choice.replicas
-    first = choice.must_come_first
+    over_cluster = isinstance(choice.value, strategies.ClusterTask)
+    first = over_cluster and draft.machine.cluster_strategy is None
     draft.do(f"{name}_strategy", choice.value, choice.reason, must_come_first=first)
     if choice.meaning:
         draft.notes.append(choice.meaning)
@@ -255,6 +250,20 @@ def _plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
             "misses others: give configure_gpus(seed=…)."
         )
     return choice.replicas
+
+
+def holds(action: Action, machine: Machine) -> bool | None:
+    """Whether an action's setting already holds; None if that cannot be read."""
+    state = machine.state
+    if action.kind == "environment":
+        return bool(machine.environment.get(str(action.name)) == action.value)
+    if action.kind == "memory_growth":
+        return all(bool(state.growth[gpu]) is action.value for gpu in action.gpus)
+    if action.kind == "memory_limit_mib":
+        return all(state.memory_limit_mib[gpu] == action.value for gpu in action.gpus)
+    if action.kind == "seed" or action.kind.endswith("strategy"):
+        return None
+    return bool(getattr(state, action.kind) == action.value)
 
 
 def differences(planned: Plan, now: Machine) -> tuple[str, ...]:

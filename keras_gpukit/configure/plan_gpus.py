@@ -1,14 +1,36 @@
-"""Plans which GPUs are used, how much of their memory TensorFlow takes, and how they are split."""
+"""Begins a plan: which GPUs are used, how much memory TensorFlow takes, and how they are split."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from keras_gpukit.configure.actions import Draft
 from keras_gpukit.configure.settings import MIB, Settings, Split
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.installation import Action, Machine
 from keras_gpukit.reports.units import size
+
+
+@dataclass
+class Draft:
+    """A plan that is being made: its actions, warnings and notes so far."""
+
+    machine: Machine
+    actions: list[Action] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def do(self, kind: str, value: Any, reason: str, **details: Any) -> None:
+        """Adds an action to the plan."""
+        self.actions.append(Action(kind, value, reason, **details))
+
+    def set_variable(self, name: str, value: str, reason: str) -> None:
+        """Adds an action that sets an environment variable; warns if this overrides a value."""
+        before = self.machine.environment.get(name)
+        if before not in (None, value):
+            self.warnings.append(f"{name}={before} in the environment is overridden by {reason}.")
+        self.do("environment", value, reason, name=name, must_come_first=True)
 
 
 def plan_devices(draft: Draft, settings: Settings) -> tuple[GPUInfo, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -52,7 +52,6 @@ class Settings:
 
 
 def _check_devices(value: Any) -> str | tuple[int | str, ...]:
-    """Returns "all", "none", or the chosen GPUs by index or UUID."""
     accepted = (
         '"all", "none", a GPU\'s index (0 or more) or UUID ("GPU-…", "MIG-…"), or a list of those '
         "that names each GPU once"
@@ -153,7 +152,6 @@ def _check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
 
 
 def _check_strategy(value: Any) -> Any:
-    """Returns the name of a strategy, or a given `tf.distribute` strategy unchanged."""
     accepted = f"one of {_listed(ACCEPTED)}, or a tf.distribute strategy object"
     if isinstance(value, str):
         if value not in NAMES:
@@ -168,7 +166,6 @@ def _check_strategy(value: Any) -> Any:
 
 
 def _check_worker_timeout_s(value: Any) -> float:
-    """Returns the seconds to wait for the other processes of a cluster."""
     accepted = "a number of seconds of more than 0"
     check_kind("worker_timeout_s", value, Real, accepted, lambda v: float(v) > 0)
     return float(value)
@@ -232,68 +229,47 @@ def check(**arguments: Any) -> Settings:
         ValueError: If an argument has a wrong value, or two contradict each other.
     """
     settings = Settings(**{name: _CHECKS[name](value) for name, value in arguments.items()})
-    for contradicts, names, reason in _CONTRADICTIONS:
-        if contradicts(settings):
-            received = (
-                f"{name}={arguments.get(name, getattr(settings, name))!r}" for name in names
-            )
-            raise ValueError(f"{reason} Received: {', '.join(received)}")
+    for names, reason in _contradictions(settings):
+        received = (f"{name}={arguments.get(name, getattr(settings, name))!r}" for name in names)
+        raise ValueError(f"{reason} Received: {', '.join(received)}")
     return settings
 
 
-def _growth_differs(s: Settings) -> bool:
-    return isinstance(s.memory, tuple) and "growth" in s.memory and set(s.memory) != {"growth"}
-
-
-def _counts_differ(s: Settings) -> bool:
-    if isinstance(s.memory, tuple) and isinstance(s.devices, tuple):
-        return len(s.memory) != len(s.devices)
-    return False
-
-
-def _sized_twice(s: Settings) -> bool:
+def _contradictions(s: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields the names of arguments that contradict each other, and why they do."""
+    wishes = s.memory if isinstance(s.memory, tuple) else (s.memory,)
+    if "growth" in wishes and set(wishes) != {"growth"}:
+        yield (
+            ("memory",),
+            "TensorFlow grows the memory of all its GPUs or of none, so `memory` cannot be "
+            '"growth" for some GPUs and something else for others.',
+        )
+    is_listed = isinstance(s.memory, tuple) and isinstance(s.devices, tuple)
+    if is_listed and len(wishes) != len(s.devices):
+        yield ("memory", "devices"), "`memory` must have one entry for each GPU in `devices`."
     splits = s.logical_gpus.values() if isinstance(s.logical_gpus, Mapping) else [s.logical_gpus]
-    wishes = s.memory if isinstance(s.memory, tuple) else [s.memory]
-    split_sized = any(isinstance(split, tuple) for split in splits)
-    return split_sized and any(isinstance(wish, int) for wish in wishes)
-
-
-_CONTRADICTIONS: tuple[tuple[Callable[[Settings], bool], tuple[str, ...], str], ...] = (
-    (
-        _growth_differs,
-        ("memory",),
-        'TensorFlow grows the memory of all its GPUs or of none, so `memory` cannot be "growth" '
-        "for some GPUs and something else for others.",
-    ),
-    (
-        _counts_differ,
-        ("memory", "devices"),
-        "`memory` must have one entry for each GPU in `devices`.",
-    ),
-    (
-        _sized_twice,
-        ("memory", "logical_gpus"),
-        "`logical_gpus` already says how large each logical GPU is, so `memory` cannot set a size.",
-    ),
-    (
-        lambda s: s.devices == "none" and s.require_gpu,
-        ("devices", "require_gpu"),
-        '`devices="none"` hides every GPU, which `require_gpu=True` forbids.',
-    ),
-    (
-        lambda s: s.devices == "none" and s.logical_gpus is not None,
-        ("devices", "logical_gpus"),
-        '`devices="none"` hides every GPU, so `logical_gpus` has none to split.',
-    ),
-    (
-        lambda s: s.deterministic and s.seed is None,
-        ("deterministic", "seed"),
-        "`deterministic=True` needs a `seed`: TensorFlow refuses random operations without one.",
-    ),
-    (
-        lambda s: s.deterministic and s.jit is True,
-        ("jit", "deterministic"),
-        "`jit=True` contradicts `deterministic=True`: not every operation is deterministic under "
-        "XLA, and Keras turns it off.",
-    ),
-)
+    is_sized = any(isinstance(split, tuple) for split in splits)
+    if is_sized and any(isinstance(wish, int) for wish in wishes):
+        yield (
+            ("memory", "logical_gpus"),
+            "`logical_gpus` already says how large each logical GPU is, so `memory` cannot set a "
+            "size.",
+        )
+    if s.devices == "none" and s.require_gpu:
+        why = '`devices="none"` hides every GPU, which `require_gpu=True` forbids.'
+        yield ("devices", "require_gpu"), why
+    if s.devices == "none" and s.logical_gpus is not None:
+        why = '`devices="none"` hides every GPU, so `logical_gpus` has none to split.'
+        yield ("devices", "logical_gpus"), why
+    if s.deterministic and s.seed is None:
+        yield (
+            ("deterministic", "seed"),
+            "`deterministic=True` needs a `seed`: TensorFlow refuses random operations without "
+            "one.",
+        )
+    if s.deterministic and s.jit is True:
+        yield (
+            ("jit", "deterministic"),
+            "`jit=True` contradicts `deterministic=True`: not every operation is deterministic "
+            "under XLA, and Keras turns it off.",
+        )

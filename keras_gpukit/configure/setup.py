@@ -11,16 +11,8 @@ from rich.console import RenderableType
 
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
-from keras_gpukit.distributed.strategies import is_chief, is_multi_worker
-from keras_gpukit.frameworks.tf_datasets import (
-    functions,
-    inputs,
-    kind,
-    number,
-    setting,
-    stages,
-    unwrapped,
-)
+from keras_gpukit.distributed.strategies import cluster_of, is_chief, is_multi_worker
+from keras_gpukit.frameworks.tf_datasets import functions, inputs, kind, number, setting, stages
 from keras_gpukit.input.pipelines.functions import BATCHES, READERS, kind_of, operations
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.records.cluster import ReplicaInput
@@ -141,14 +133,9 @@ class GPUSetup:
         Raises:
             TypeError: If `dataset` is not a `tf.data.Dataset`.
         """
-        return advise(
-            replica_input(
-                dataset,
-                replicas=self.replicas,
-                workers=_workers_of(self.strategy),
-                model=model,
-            )
-        )
+        cluster = cluster_of(self.strategy)
+        workers = sum(len(cluster.get(role, ())) for role in ("chief", "worker")) or 1
+        return advise(replica_input(dataset, replicas=self.replicas, workers=workers, model=model))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the setup as plain dicts, lists, strings and numbers, ready for JSON."""
@@ -216,15 +203,6 @@ def replica_input(
     )
 
 
-def _workers_of(strategy: Any) -> int:
-    """Returns the number of processes that train in step under a strategy; 1 without a cluster."""
-    resolver = getattr(strategy, "cluster_resolver", None)
-    if resolver is None:
-        return 1
-    cluster = resolver.cluster_spec().as_dict()
-    return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
-
-
 def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
     """Returns the batch size, the last batch's size, and whether a partial batch is dropped.
 
@@ -251,10 +229,7 @@ def _files(dataset: Any) -> int | None:
 
 def _below_passing(dataset: Any) -> Any:
     """Returns the last stage that changes the size of what it passes on."""
-    stage = unwrapped(dataset)
-    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
-        stage = unwrapped(inputs(stage)[0])
-    return stage
+    return next(stage for stage in stages(dataset) if kind(stage) not in _PASS_ON)
 
 
 def _opens_files(stage: Any) -> bool:

@@ -13,6 +13,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 from keras_gpukit.errors import WorkerError, logger
 from keras_gpukit.records.cluster import Cluster
@@ -113,19 +115,6 @@ _GONE_AFTER_S = 10.0
 """Seconds without an answer after which the coordinator has ended; its port may be busy briefly."""
 
 
-def serve(cluster: Cluster) -> None:
-    """Serves the coordinator until it has ended."""
-    import tensorflow as tf
-
-    spec = tf.train.ClusterSpec({role: list(all_) for role, all_ in cluster.addresses.items()})
-    server = tf.distribute.Server(
-        spec, job_name=cluster.task_type, task_index=cluster.task_index, protocol="grpc"
-    )
-    (coordinator,) = cluster.addresses["chief"]
-    wait_for_end(lambda: answers(coordinator))
-    del server
-
-
 def wait_for_end(
     is_there: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
@@ -137,3 +126,57 @@ def wait_for_end(
         sleep(_LOOK_EVERY_S)
         if is_there():
             last_seen = clock()
+
+
+def start_server(resolver: Any) -> Any:
+    """Starts TensorFlow's server of this process, which serves as long as it is kept."""
+    import tensorflow as tf
+
+    return tf.distribute.Server(
+        resolver.cluster_spec(),
+        job_name=resolver.task_type,
+        task_index=resolver.task_id,
+        protocol=resolver.rpc_layer or "grpc",
+    )
+
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """This process's part in its cluster."""
+
+    cluster: Cluster
+    gpus: int
+    worker_timeout_s: float
+
+    def __str__(self) -> str:
+        return str(self.cluster)
+
+    def wait_for(self, *roles: str) -> None:
+        """Returns when all other tasks in these roles answer."""
+        cluster = self.cluster
+        others = {
+            f"{role} {index}": address
+            for role in roles
+            for index, address in enumerate(cluster.addresses.get(role, ()))
+            if (role, index) != (cluster.task_type, cluster.task_index)
+        }
+        wait_for_tasks(cluster.address, others, self.worker_timeout_s)
+
+    def serve(self) -> None:
+        """Serves the coordinator until it has ended."""
+        server = start_server(self.resolver())
+        (coordinator,) = self.cluster.addresses["chief"]
+        wait_for_end(lambda: answers(coordinator))
+        del server
+
+    def resolver(self) -> Any:
+        """Returns the cluster resolver that TensorFlow's strategies accept."""
+        import tensorflow as tf
+
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({r: list(a) for r, a in self.cluster.addresses.items()}),
+            task_type=self.cluster.task_type,
+            task_id=self.cluster.task_index,
+            num_accelerators={"GPU": self.gpus},
+            rpc_layer="grpc",
+        )

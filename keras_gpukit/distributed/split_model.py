@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_verbose
-from keras_gpukit.distributed.splitting import Unit, costs, marked, rebuild, units_of
+from keras_gpukit.distributed.splitting import Unit, canonical, costs, marked, rebuild, units_of
 from keras_gpukit.distributed.splitting.placed_steps import copy_optimizer_state, place_steps
 from keras_gpukit.records.cluster import Crossing, ModelStage, SplitBy, SplitPlan
 from keras_gpukit.reports.memory import split_view as render
@@ -167,8 +167,8 @@ def _check_devices(devices: Any, units: int) -> tuple[str, ...]:
             "`devices` must be a list of device names, such as ['/GPU:0', '/GPU:1']. "
             f"Received: {devices=!r}"
         )
-    existing = {_canonical(device.name): device for device in tf.config.list_logical_devices()}
-    names = tuple(_canonical(device) for device in devices)
+    existing = {canonical(device.name): device for device in tf.config.list_logical_devices()}
+    names = tuple(canonical(device) for device in devices)
     for given, name in zip(devices, names, strict=True):
         if name not in existing:
             raise ValueError(
@@ -266,7 +266,7 @@ def _stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str]
     stages: dict[int, int] = {}
     # Names of nested models come first, so that a layer within can have another device.
     for name in sorted(layers, key=lambda layer: -len(_places(layer, units, "layers"))):
-        device = _canonical(layers[name])
+        device = canonical(layers[name])
         if device not in devices:
             raise ValueError(
                 f"`layers` puts {name!r} on {layers[name]!r}, which is not among the devices "
@@ -297,8 +297,3 @@ def _places(name: str, units: Sequence[Unit], argument: str) -> list[int]:
             f"Received: {argument}={name!r}"
         )
     return places
-
-
-def _canonical(device: str) -> str:
-    """Returns "/GPU:0" for "GPU:0", "gpu:0" and "/job:localhost/.../device:GPU:0"."""
-    return "/" + device.upper().rpartition("DEVICE:")[2].strip("/")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from keras_gpukit.distributed.repairs.several_workers import cluster_of, is_multi_worker
 from keras_gpukit.errors import logger
 from keras_gpukit.frameworks.tf_runtime import ask_peer, wrap_collectives
 from keras_gpukit.records.cluster import RoundTrip
@@ -152,12 +153,8 @@ class RoundTrips:
 
 def tasks_of(model: Any) -> tuple[str, ...]:
     """Returns TensorFlow's names of all tasks that train in step, chief first, own included."""
-    import tensorflow as tf
-
     strategy = getattr(model, "distribute_strategy", None)
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return ()
-    cluster = strategy.cluster_resolver.cluster_spec().as_dict()
+    cluster = cluster_of(strategy) if is_multi_worker(strategy) else {}
     return tuple(
         f"/job:{job}/replica:0/task:{task}"
         for job in ("chief", "worker")

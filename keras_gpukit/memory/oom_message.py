@@ -18,10 +18,11 @@ from math import prod
 from keras_gpukit.records.memory import AllocatorState
 
 _TENSOR = re.compile(
-    r"OOM when allocating tensor with shape\[([\d,]*)\] and type (\w+)"
-    r"(?: on (\S+))?(?: by allocator (\S+))?"
+    r"OOM when allocating tensor with shape\[([\d,]*)\] and type (\w+)(?: on (\S+))?"
 )
-_BLOCK = re.compile(r"[Oo]ut of memory (?:while )?trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes)")
+_BLOCK = re.compile(
+    r"[Oo]ut of memory (?:while )?trying to allocate ([\d.]+ ?(?:[KMGT]?i?B|bytes))"
+)
 # If TensorFlow cannot allocate a large constant of the step, it reports that it cannot parse it.
 _CONSTANT = re.compile(r"Cannot parse tensor from proto: .*?dtype: DT_(\w+)(.*)", re.DOTALL)
 _DIMENSION = re.compile(r"dim \{\s*size: (\d+)")
@@ -42,11 +43,11 @@ _ITEM_BYTES = {
 # Of the report in the allocator's log.
 _READ_BYTES = 4 * 2**20
 _STANDARD_ERROR = 2
-_BEGIN = re.compile(r"Allocator \((\S+)\) ran out of memory trying to allocate ([\d.]+)(\w+)")
+_BEGIN = re.compile(r"Allocator \(\S+\) ran out of memory trying to allocate ")
 _ASKED = re.compile(r"\(rounded to (\d+)\)")
 _CHUNK = re.compile(r"(InUse|Free)\s+at \w+ of size (\d+)")
 _POOL = re.compile(r"Total size in pool: \S+ memory_limit_: (\S+) available size: (\S+)")
-_SIZE = re.compile(r"([\d.]+)([KMGT]?i?B)")
+_SIZE = re.compile(r"([\d.]+) ?([KMGT]?i?B|bytes)")
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,17 @@ def read_message(text: str) -> OOMMessage | None:
         shape = tuple(int(dimension) for dimension in _DIMENSION.findall(constant[2]))
         dtype = constant[1].lower()
     elif block := _BLOCK.search(text):
-        asked = size_in_bytes(block[1], block[2])
+        asked = _bytes(block[1])
     if shape is not None and dtype in _ITEM_BYTES:
         asked = prod(shape) * _ITEM_BYTES[dtype]
     operation, is_type = _operation(text)
     return OOMMessage(shape, dtype, asked, device or None, operation, is_type)
 
 
-def size_in_bytes(number: str, unit: str) -> int:
-    """Converts a size as TensorFlow writes it, such as "1.50" and "GiB", to bytes."""
-    return int(float(number) * _UNITS.get(unit, 1))
+def _bytes(text: str) -> int:
+    """Converts a size as TensorFlow writes it, such as "1.50GiB", to bytes; 0 if it is none."""
+    found = _SIZE.match(text)
+    return int(float(found[1]) * _UNITS.get(found[2], 1)) if found else 0
 
 
 def _operation(text: str) -> tuple[str | None, bool]:
@@ -118,10 +120,7 @@ def read_log() -> str:
 
 def read_state(log: str) -> AllocatorState | None:
     """Reads the last allocator report in a log; None if there is no complete report."""
-    begins = list(_BEGIN.finditer(log))
-    if not begins:
-        return None
-    report = log[begins[-1].start() :]
+    report = _BEGIN.split(log)[-1]
     used, free, largest = 0, 0, 0
     for kind, size in _CHUNK.findall(report):
         if kind == "InUse":
@@ -140,8 +139,3 @@ def read_state(log: str) -> AllocatorState | None:
         free_bytes=free + untaken,
         largest_free_bytes=max(largest, untaken),
     )
-
-
-def _bytes(text: str) -> int:
-    found = _SIZE.match(text)
-    return size_in_bytes(found[1], found[2]) if found else 0

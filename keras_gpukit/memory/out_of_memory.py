@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 from keras_gpukit.frameworks.older_keras import calls_are_numbered
@@ -125,28 +125,27 @@ def _device_bytes(device: str, gpu: GPUInfo, call: Call) -> int | None:
 
 
 def _with_options(record: OutOfMemory, call: Call) -> OutOfMemory:
-    replicas = getattr(call.model.distribute_strategy, "num_replicas_in_sync", 1)
-    if replicas > 1:
-        return replace(
-            record, options_unknown_because="steps on several replicas are not predicted"
-        )
-    if call.spec is None:
-        return replace(record, options_unknown_because="the structure of a batch is unknown")
-    model = call.model
-    try:
-        memory = StepMemory(model, call.spec, call.other_bytes.get(record.device, 0))
-    except Exception as error:
-        because = f"the step could not be traced ({type(error).__name__})"
-        return replace(record, options_unknown_because=because)
-    if call.batch_size is None:
-        return replace(record, options_unknown_because="the batch size is not known")
-    return _what_would_fit(record, memory, model.dtype_policy.name)
+    model, batch_size = call.model, call.batch_size
+    if getattr(model.distribute_strategy, "num_replicas_in_sync", 1) > 1:
+        because = "steps on several replicas are not predicted"
+    elif call.spec is None:
+        because = "the structure of a batch is unknown"
+    elif batch_size is None:
+        because = "the batch size is not known"
+    else:
+        try:
+            memory = StepMemory(model, call.spec, call.other_bytes.get(record.device, 0))
+        except Exception as error:
+            because = f"the step could not be traced ({type(error).__name__})"
+        else:
+            return _what_would_fit(record, memory, batch_size, model.dtype_policy.name)
+    return replace(record, options_unknown_because=because)
 
 
-def _what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
+def _what_would_fit(
+    record: OutOfMemory, memory: StepMemory, batch_size: int, precision: str | None
+) -> OutOfMemory:
     """Adds to a record the predicted memory of the step, and each option to reduce it."""
-    batch_size = record.batch_size
-    assert batch_size is not None
     if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:
         memory.asked_in_one_block(record.state.asked_bytes, batch_size)
     prediction = memory.predict(batch_size)
@@ -194,32 +193,24 @@ def _failed_layer(error: BaseException) -> str | None:
     """
     import keras
 
-    found = None
-    for exception in _chain(error):
-        trace = exception.__traceback__
-        while trace is not None:
-            layer = _layer_of_frame(trace, keras.layers.Layer)
-            found = layer or found
-            trace = trace.tb_next
-        # The cause or context is the older exception: its frames are further within.
+    found: str | None = None
+    seen: set[int] = set()
+    exception: BaseException | None = error
+    while exception is not None and id(exception) not in seen:
+        seen.add(id(exception))
+        for frame, _ in walk_tb(exception.__traceback__):
+            found = _layer_of_frame(frame, keras.layers.Layer) or found
+        # The older exception: its frames are further within.
+        exception = exception.__cause__ or exception.__context__
     return found
 
 
-def _layer_of_frame(trace: TracebackType, kind: Any) -> str | None:
-    if trace.tb_frame.f_code.co_name not in ("call", "__call__"):
+def _layer_of_frame(frame: FrameType, kind: Any) -> str | None:
+    if frame.f_code.co_name not in ("call", "__call__"):
         return None
-    values = trace.tb_frame.f_locals
+    values = frame.f_locals
     owner = values.get("self")
     name = owner.name if isinstance(owner, kind) else None
     if sys.version_info < (3, 13):
         values.clear()  # before Python 3.13, the frame keeps this copy alive
     return name
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    exception: BaseException | None = error
-    while exception is not None and id(exception) not in seen:
-        seen.add(id(exception))
-        yield exception
-        exception = exception.__cause__ or exception.__context__

@@ -137,9 +137,11 @@ class Simulation:
     """One simulated run of a training step.
 
     Attributes:
+        order: Which of the operations that are ready runs first. "As written" is the order of the
+            graph, as in eager steps: then no operation overwrites an input that is not needed any
+            more.
         allocator: Allocator that already holds the memory that stays allocated between steps.
         workspace: Returns the bytes of workspace that an operation needs while it runs.
-        in_place: Whether an operation may overwrite an input that no other operation needs.
         keeps_forward: Whether each tensor is held until the backward pass starts. This is the case
             in eager steps of a functional model.
     """
@@ -149,7 +151,6 @@ class Simulation:
     allocator: BFC
     order: Order
     workspace: Workspace
-    in_place: bool = True
     keeps_forward: bool = False
 
     def __post_init__(self) -> None:
@@ -223,7 +224,8 @@ class Simulation:
         size_bytes = self.graph.size_bytes(source, self.batch_size)
         if not size_bytes:
             return None
-        if self.in_place and node.operation in IN_PLACE and source[1] == 0:
+        in_place = self.order != "as written" and node.operation in IN_PLACE
+        if in_place and source[1] == 0:
             for buffer in taken:
                 # The only uses left are this operation's own.
                 if buffer.size_bytes == size_bytes and buffer.uses == taken.count(buffer):

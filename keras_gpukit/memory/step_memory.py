@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -27,34 +27,18 @@ LARGEST_LISTED = 5
 # steps need the same memory for every batch size.
 _FIRST_LOOKED_AT, _LARGEST_BATCH = 16, 2**40
 
-
-@dataclass(frozen=True)
-class _Way:
-    """Assumptions about how a step runs, which give one bound of the prediction."""
-
-    order: Order
-    in_place: bool
-    workspace: bool
-    keeps_forward: bool = False
-    batches: int = 1
-
-
+_LOWER, _UPPER = 0, 1
+"""The bounds of a prediction. Only the upper one counts workspace, and a forward pass that an eager
+step keeps."""
+_ORDERS: dict[Execution, tuple[Order, Order]] = {
+    "graph": ("oldest first", "newest first"),
+    "eager": ("as written", "as written"),
+    "xla": ("oldest first", "as written"),
+}
+"""The order of operations that gives each bound."""
 # On a CPU, the input pipeline allocates its batches from the same allocator. The step holds one
 # batch. In the worst case, the pipeline holds another one that is ready.
-_WAYS: dict[Execution, tuple[_Way, ...]] = {
-    "graph": (
-        _Way("oldest first", in_place=True, workspace=False),
-        _Way("newest first", in_place=True, workspace=True, batches=2),
-    ),
-    "eager": (
-        _Way("as written", in_place=False, workspace=False),
-        _Way("as written", in_place=False, workspace=True, keeps_forward=True, batches=2),
-    ),
-    "xla": (
-        _Way("oldest first", in_place=True, workspace=False),
-        _Way("as written", in_place=False, workspace=True, batches=2),
-    ),
-}
+_BATCHES = (1, 2)
 
 
 class StepMemory:
@@ -86,7 +70,7 @@ class StepMemory:
 
     def predict(self, batch_size: int) -> MemoryPrediction:
         """Returns the predicted memory of training steps with a batch size."""
-        runs = [self._run(way, batch_size) for way in _WAYS[self.execution]]
+        runs = [self._run(bound, batch_size) for bound in (_LOWER, _UPPER)]
         causes = sorted((memory for memory, _ in runs), key=lambda memory: memory.total_bytes)
         peak = max((peak for _, peak in runs), key=lambda peak: peak.in_use_bytes)
         return MemoryPrediction(
@@ -112,14 +96,14 @@ class StepMemory:
         allowed = predicted_limit_bytes(limit_bytes)
         try:
             if self.execution == "xla":
-                allocator = self._allocator(batch_size, 2, allowed)
+                allocator = self._allocator(batch_size, _BATCHES[_UPPER], allowed)
                 # XLA holds the old and the new values of the variables at the same time.
                 for size in (*self._weights, *self._slots):
                     allocator.allocate(size)
                 allocator.allocate(int(self._block_bytes(batch_size) * self._block_factor))
                 return True
-            for way in _WAYS[self.execution]:
-                self._run(way, batch_size, allowed)
+            for bound in (_LOWER, _UPPER):
+                self._run(bound, batch_size, allowed)
         except MemoryError:
             return False
         return True
@@ -137,27 +121,22 @@ class StepMemory:
             fits, fails = fails, 2 * fails
             if fits >= _LARGEST_BATCH:
                 return fits
-        while fails > fits + 1:
-            middle = (fits + fails) // 2
-            if self.fits(middle, limit_bytes):
-                fits = middle
-            else:
-                fails = middle
-        return fits
+        sizes = range(fits, fails)
+        return fits + bisect(sizes, False, key=lambda size: not self.fits(size, limit_bytes)) - 1
 
     def _run(
-        self, way: _Way, batch_size: int, limit_bytes: int | None = None
+        self, bound: int, batch_size: int, limit_bytes: int | None = None
     ) -> tuple[MemoryByCause, Peak]:
+        batches = _BATCHES[bound]
         peak = Simulation(
             self.graph,
             batch_size,
-            self._allocator(batch_size, way.batches, limit_bytes),
-            order=way.order,
-            workspace=self._workspace(batch_size, upper=way.workspace),
-            in_place=way.in_place,
-            keeps_forward=way.keeps_forward,
+            self._allocator(batch_size, batches, limit_bytes),
+            order=_ORDERS[self.execution][bound],
+            workspace=self._workspace(batch_size, upper=bound == _UPPER),
+            keeps_forward=self.execution == "eager" and bound == _UPPER,
         ).run()
-        return self._causes(peak, way.batches * batch_size * self._example_bytes), peak
+        return self._causes(peak, batches * batch_size * self._example_bytes), peak
 
     def _allocator(self, batch_size: int, batches: int, limit_bytes: int | None) -> BFC:
         """Returns an allocator that holds variables, other bytes and batches, as before a step."""
@@ -169,8 +148,8 @@ class StepMemory:
         return allocator
 
     def _block_bytes(self, batch_size: int) -> int:
-        """Returns the upper bound of a step's memory in bytes, without variables and the batch."""
-        causes = (self._run(way, batch_size)[0] for way in _WAYS["xla"])
+        """Returns the upper bound of an XLA step's memory, without variables and the batch."""
+        causes = (self._run(bound, batch_size)[0] for bound in (_LOWER, _UPPER))
         return max(memory.total_bytes - memory.held_bytes - memory.batch_bytes for memory in causes)
 
     def _causes(self, peak: Peak, batch_bytes: int) -> MemoryByCause:
@@ -202,7 +181,8 @@ class StepMemory:
 
     def _workspace(self, batch_size: int, *, upper: bool) -> Callable[[GraphNode], int]:
         graph = self.graph
-        exact = not self._on_gpu and not _uses_onednn()
+        onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() not in ("0", "false")
+        exact = not self._on_gpu and not onednn
 
         def needs(node: GraphNode) -> int:
             if not node.shapes or node.shapes[0] is None:
@@ -228,7 +208,3 @@ def _has_gpu() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_logical_devices("GPU"))
-
-
-def _uses_onednn() -> bool:
-    return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() not in ("0", "false")

@@ -1,4 +1,4 @@
-"""Tells what is known of a running call, less and less often: in its records, and in a notebook.
+"""Reports a running call less and less often: in its records, and in a notebook.
 
 A run in progress has no summary yet, and a process that is killed never writes one. If it is killed
 because host memory ran out, it cannot report that, so a warning comes before.

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from keras_gpukit.configure.actions import apply
+from keras_gpukit.configure.api import apply
 from keras_gpukit.errors import NOT_ON_WINDOWS, TrialError
 from keras_gpukit.records.installation import Action
 from keras_gpukit.sensors.installation import read_machine, read_state

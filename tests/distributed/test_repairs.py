@@ -17,7 +17,7 @@ def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch, trainer):
     monkeypatch.setattr(repairs, "_done", set())
     monkeypatch.setattr(repairs, "trainer_module", lambda: module)
     with pytest.warns(GPUKitWarning, match="several steps per execution"):
-        repairs._make(repairs.MIRRORED[0])
+        repairs.repair(repairs.MIRRORED[0])
 
 
 def test_a_lost_worker_is_told_from_other_failures():
@@ -49,7 +49,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import keras, numpy as np
 from keras_gpukit.distributed import repairs
 strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
-repairs.repair_mirrored()
+repairs.repair(*repairs.MIRRORED)
 
 def loss(steps):  # with collectives
     with strategy.scope():

@@ -46,7 +46,7 @@ def test_an_activation_writes_over_its_input_if_nothing_else_needs_that():
     alone = step(*CHAIN[:2], node("r", "Relu", "a"))
     shared = step(*CHAIN[:2], node("r", "Relu", "a"), node("s", "MatMul", "r", "a"))
     assert peak(alone).in_use_bytes == KIB
-    assert peak(alone, in_place=False).in_use_bytes == 2 * KIB
+    assert peak(alone, order="as written").in_use_bytes == 2 * KIB
     assert peak(shared).in_use_bytes == 3 * KIB
 
 
@@ -63,7 +63,7 @@ def test_the_order_decides_how_long_gradients_wait():
 
 def test_eager_steps_keep_the_forward_pass_until_the_backward_pass():
     graph = step(*CHAIN, node("gradient_tape/d", "MatMul", "c"))
-    kept = peak(graph, order="as written", in_place=False, keeps_forward=True)
+    kept = peak(graph, order="as written", keeps_forward=True)
     assert kept.in_use_bytes == 3 * KIB
 
 

@@ -14,10 +14,9 @@ themselves, such as `AUC`, stay approximate. Optimizers already update weights o
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from keras_gpukit.distributed.coordinating.coordinated_steps import (
@@ -26,12 +25,13 @@ from keras_gpukit.distributed.coordinating.coordinated_steps import (
     Coordinator,
     WorkerStep,
 )
+from keras_gpukit.distributed.repairs.several_workers import replace_method, tasks_in
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.frameworks import keras_trainer
 from keras_gpukit.frameworks.older_keras import trainer_class
 from keras_gpukit.records.cluster import Cluster
 
-_AT_ONCE_PER_WORKER = 2
+AT_ONCE_PER_WORKER = 2
 """Steps in flight per worker: one runs, and the next is there. More would only age the weights."""
 
 
@@ -53,35 +53,17 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     workers = cluster.addresses["worker"]
     clusters = tf.distribute.coordinator.ClusterCoordinator(strategy)
     coordinator = Coordinator(clusters, workers, timeout_s)
-    at_once = _AT_ONCE_PER_WORKER * len(workers)
+    at_once = AT_ONCE_PER_WORKER * len(workers)
     trainer, servers = keras_trainer.trainer_module(), cluster.addresses["ps"]
-    _replace(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
+    replace_method(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
     trains = trainer_class(trainer)
-    _replace(trains, keras_trainer.MAKE_STEPS, _make_function, coordinator)
-    _replace(trains, "make_predict_function", _make_predict_function, coordinator)
+    replace_method(trains, keras_trainer.MAKE_STEPS, _make_function, coordinator)
+    replace_method(trains, "make_predict_function", _make_predict_function, coordinator)
     for name in ("assign_add", "assign_sub"):
-        _replace(keras.Variable, name, _add_on_the_server, name)
+        replace_method(keras.Variable, name, _add_on_the_server, name)
     calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
     for name in calls:
-        _replace(keras.Model, name, _call_by_itself, coordinator, servers)
-
-
-def _replace(owner: Any, name: str, function: Callable[..., Any], *first: Any) -> None:
-    """Replaces a method by a function, called with `first`, the method and its arguments."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return function(*first, original, *args, **kwargs)
-
-    setattr(owner, name, method)
-
-
-class _Undistributed:
-    """Stands in for a strategy when Keras asks the strategy to distribute a dataset."""
-
-    def experimental_distribute_dataset(self, dataset: Any) -> Any:
-        return dataset
+        replace_method(keras.Model, name, _call_by_itself, coordinator, servers)
 
 
 def _read_all(
@@ -96,7 +78,9 @@ def _read_all(
     if not is_coordinated(distribute_strategy):
         original(iterator, distribute_strategy, *args, **given)
         return
-    original(iterator, _Undistributed(), *args, **given)
+    # Keras asks the strategy to distribute the dataset, which only workers could read then.
+    leaves_it = SimpleNamespace(experimental_distribute_dataset=lambda dataset: dataset)
+    original(iterator, leaves_it, *args, **given)
     steps, together = iterator.steps_per_epoch, iterator.steps_per_execution
     # Keras does not divide an execution: the epoch ends with the one that reaches its last step.
     taken = steps and math.ceil(steps / together) * together
@@ -220,8 +204,7 @@ def _call_by_itself(
 
 def _lost(error: Any) -> list[int]:
     """Returns the indices of the parameter servers that a TensorFlow error calls unavailable."""
-    named = re.findall(r"/job:ps/(?:replica:\d+/)?task:(\d+)", error.message)
-    return sorted(set(map(int, named)))
+    return [index for role, index in tasks_in(error.message) if role == "ps"]
 
 
 def _add_on_the_server(name: str, original: Any, variable: Any, value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from keras_gpukit.arguments import check_log_dir, check_whole
+from keras_gpukit.records.cluster import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +107,14 @@ def cluster_variables(
     tasks: Sequence[Task], addresses: Sequence[str]
 ) -> dict[Task, dict[str, str]]:
     """Returns the environment variables that describe the cluster to each task."""
-    cluster: dict[str, list[str]] = {}
+    by_type: dict[str, tuple[str, ...]] = {}
     for task, address in zip(tasks, addresses, strict=True):
-        cluster.setdefault(task.type, []).append(address)
+        by_type[task.type] = (*by_type.get(task.type, ()), address)
     # Calls to a server that has died fail immediately, so the coordinator gives the work to
     # another one: tensorflow.org/tutorials/distribute/parameter_server_training
-    fault_tolerance = {"GRPC_FAIL_FAST": "use_caller"} if "ps" in cluster else {}
-    places = {task: {"type": task.type, "index": task.index} for task in tasks}
+    fault_tolerance = {"GRPC_FAIL_FAST": "use_caller"} if "ps" in by_type else {}
+    clusters = {task: Cluster(CLUSTER, by_type, task.type, task.index) for task in tasks}
     return {
-        task: {CLUSTER: json.dumps({"cluster": cluster, "task": place}), **fault_tolerance}
-        for task, place in places.items()
+        task: {CLUSTER: cluster.tf_config(), **fault_tolerance}
+        for task, cluster in clusters.items()
     }

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a template with its values filled in, which it can put through the filters here."""
+    """Returns a template with its values filled in; its filter `yaml` quotes a value."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -30,11 +29,7 @@ def render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # nothing here is HTML
     )
-    environment.filters["shell"] = shlex.join
     environment.filters["yaml"] = json.dumps  # JSON is YAML
-    environment.filters["block"] = lambda lines, columns: textwrap.indent(
-        lines.strip("\n"), " " * columns
-    )
     return environment.get_template(template).render(values)
 
 
@@ -66,7 +61,7 @@ def batch_script(job: Job, *, python: str = "python") -> str:
         most_on_a_node=math.ceil(tasks / job.workers),
         without_gpu=[0, *range(job.workers + 1, tasks)],
         output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
-        command=(python, *RUNNER, *job.command),
+        command=shlex.join((python, *RUNNER, *job.command)),
         version=__version__,
     )
 
@@ -141,8 +136,8 @@ def _name(name: str) -> str:
     return plain
 
 
-def _environment(job: Job, address: str) -> list[dict[str, Any]]:
-    """Returns the environment variables of each pod, each with its reason."""
+def _environment(job: Job, address: str) -> list[tuple[str, str, str]]:
+    """Returns the name and value of each environment variable of the pods, with its reason."""
     variables = [
         ("GPUKIT_WORKERS", str(job.processes), "How many processes train together."),
         ("GPUKIT_ADDRESSES", address, "Where: Kubernetes gives each pod its index."),
@@ -155,7 +150,7 @@ def _environment(job: Job, address: str) -> list[dict[str, Any]]:
     if job.gpus_per_worker:
         reason = "NCCL says why it fails; at its default it is silent."
         variables.append(("NCCL_DEBUG", "WARN", reason))
-    return [{"name": name, "value": value, "reason": reason} for name, value, reason in variables]
+    return variables
 
 
 def input_service_manifest(name: str, image: str, workers: int) -> str:

@@ -29,6 +29,7 @@ from keras_gpukit.distributed.launching.workers import (
     is_listening,
     reserved_ports,
 )
+from keras_gpukit.distributed.rendezvous import start_server
 
 _GRACE_S = 5.0
 _START_WITHIN_S = 120.0
@@ -117,12 +118,7 @@ def _training() -> None:
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()  # reads TF_CONFIG
-    tf.distribute.Server(
-        resolver.cluster_spec(),
-        job_name=resolver.task_type,
-        task_index=resolver.task_id,
-        protocol=resolver.rpc_layer or "grpc",
-    ).join()
+    start_server(resolver).join()
 
 
 def _dispatcher(port: str) -> None:

@@ -30,24 +30,22 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs import several_workers
-from keras_gpukit.distributed.repairs.several_workers import is_multi_worker
+from keras_gpukit.distributed.repairs.several_workers import (
+    is_multi_worker,
+    repair_callbacks_and_calls,
+    replace_method,
+)
 from keras_gpukit.errors import GPUKitWarning
 from keras_gpukit.frameworks import keras_trainer
 from keras_gpukit.frameworks.keras_trainer import trainer_module
 from keras_gpukit.frameworks.older_keras import trainer_class
 
 
-def average_over_replicas(trainer: Any) -> None:
-    """Makes Keras average metrics over the replicas."""
-    original = trainer.reduce_per_replica
-
-    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
-        if reduction in ("auto", "mean") and is_multi_worker(strategy):
-            return _mean(values, strategy)
-        return original(values, strategy, reduction)
-
-    trainer.reduce_per_replica = reduce_per_replica
+def _average(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
+    """Averages metrics over the replicas."""
+    if reduction in ("auto", "mean") and is_multi_worker(strategy):
+        return _mean(values, strategy)
+    return original(values, strategy, reduction)
 
 
 def _mean(values: Any, strategy: Any) -> Any:
@@ -66,59 +64,49 @@ def _mean(values: Any, strategy: Any) -> Any:
     return keras.tree.pack_sequence_as(values, means)
 
 
-def build_from_own_part(trainer: Any) -> None:
-    """Makes Keras build a model from this worker's part of a distributed batch."""
-
-    def own_part(model: Any, iterator: Any) -> Any:
-        import keras
-
-        strategy = model.distribute_strategy
-        if not is_multi_worker(strategy):
-            return None
-        _, _, batches = next(iter(iterator))
-        local = strategy.experimental_local_results
-        return keras.tree.map_structure(lambda value: local(value)[0], next(batches))
-
-    _build_from(trainer, own_part)
+def _build_from(
+    batch_of: Callable[[Any, Any], Any],
+    original: Any,
+    model: Any,
+    iterator: Any = None,
+    data_batch: Any = None,
+) -> None:
+    """Builds a model from a batch that a function returns, unless it returns None."""
+    given = None if iterator is None else batch_of(model, iterator)
+    if given is not None:
+        iterator, data_batch = None, given
+    original(model, iterator=iterator, data_batch=data_batch)
 
 
-def build_from_signature(trainer: Any) -> None:
-    """Makes Keras build a model from types and shapes if its data is a `PyDataset` with workers."""
+def _own_part(model: Any, iterator: Any) -> Any:
+    """Returns this worker's part of a distributed batch."""
+    import keras
 
-    def signature(model: Any, iterator: Any) -> Any:
-        adapter: Any = getattr(iterator, "data_adapter", None)
-        if getattr(adapter, "enqueuer", None) is None:
-            return None
-        return keras_trainer.output_signature(adapter)
+    strategy = model.distribute_strategy
+    if not is_multi_worker(strategy):
+        return None
+    _, _, batches = next(iter(iterator))
+    local = strategy.experimental_local_results
+    return keras.tree.map_structure(lambda value: local(value)[0], next(batches))
 
-    _build_from(trainer, signature)
+
+def _signature(model: Any, iterator: Any) -> Any:
+    """Returns the types and shapes of the batches of a `PyDataset` with workers."""
+    adapter: Any = getattr(iterator, "data_adapter", None)
+    if getattr(adapter, "enqueuer", None) is None:
+        return None
+    return keras_trainer.output_signature(adapter)
 
 
-def _build_from(trainer: Any, batch_of: Callable[[Any, Any], Any]) -> None:
-    """Makes Keras build a model from a batch that a function returns, unless it returns None."""
+def _take_steps_in_one_function(trainer: Any) -> None:
     trains = trainer_class(trainer)
-    original = getattr(trains, keras_trainer.BUILD)
-
-    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        given = None if iterator is None else batch_of(self, iterator)
-        if given is not None:
-            iterator, data_batch = None, given
-        original(self, iterator=iterator, data_batch=data_batch)
-
-    setattr(trains, keras_trainer.BUILD, build)
+    getattr(trains, keras_trainer.CONVERT_OPTIONALS)  # a step needs it, too
+    replace_method(trains, keras_trainer.MAKE_STEPS, _make_steps)
 
 
-def take_steps_in_one_function(trainer: Any) -> None:
-    """Makes Keras run all steps of an execution in one function."""
-    trains = trainer_class(trainer)
-    original = getattr(trains, keras_trainer.MAKE_STEPS)
-    getattr(trains, keras_trainer.CONVERT_OPTIONALS)  # a step needs both
-
-    def make_steps(self: Any, step_function: Callable[[Any], Any]) -> Any:
-        function = original(self, step_function)
-        return _several_steps(self, step_function, function) if _concerns(self) else function
-
-    setattr(trains, keras_trainer.MAKE_STEPS, make_steps)
+def _make_steps(original: Any, model: Any, step_function: Callable[[Any], Any]) -> Any:
+    function = original(model, step_function)
+    return _several_steps(model, step_function, function) if _concerns(model) else function
 
 
 def _concerns(model: Any) -> bool:
@@ -166,49 +154,51 @@ def _several_steps(model: Any, step_function: Callable[[Any], Any], original: An
     return function
 
 
+def _building(batch_of: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
+    return lambda trainer: replace_method(
+        trainer_class(trainer), keras_trainer.BUILD, _build_from, batch_of
+    )
+
+
 Repair = tuple[str, Callable[[Any], None]]
 """Short description of what is repaired, and the function that repairs Keras' trainer module."""
-UNREAD_WORKERS: Repair = ("building from a batch of a PyDataset's workers", build_from_signature)
-MIRRORED: tuple[Repair, ...] = (
-    ("several steps per execution", take_steps_in_one_function),
-    UNREAD_WORKERS,
+PARAMETER_SERVER: tuple[Repair, ...] = (
+    ("building from a batch of a PyDataset's workers", _building(_signature)),
 )
-MULTI_WORKER: tuple[Repair, ...] = (
-    ("building from a distributed batch", build_from_own_part),
-    ("averaging metrics over workers", average_over_replicas),
+"""Repairs that a `ParameterServerStrategy` needs; the coordinator does the rest."""
+MIRRORED: tuple[Repair, ...] = (
+    ("several steps per execution", _take_steps_in_one_function),
+    *PARAMETER_SERVER,
+)
+"""Repairs that a `MirroredStrategy` over GPUs needs."""
+_MULTI_WORKER: tuple[Repair, ...] = (
+    ("building from a distributed batch", _building(_own_part)),
+    (
+        "averaging metrics over workers",
+        lambda trainer: replace_method(trainer, "reduce_per_replica", _average),
+    ),
     *MIRRORED,
 )
 _done: set[str] = set()
 
 
-def repair_mirrored() -> None:
-    """Applies the repairs that a `MirroredStrategy` over GPUs needs."""
-    _make(*MIRRORED)
-
-
-def repair_parameter_server() -> None:
-    """Applies the repair that a `ParameterServerStrategy` needs; the coordinator does the rest."""
-    _make(UNREAD_WORKERS)
-
-
 def repair_multi_worker() -> None:
-    """Applies the repairs that a strategy over several workers needs."""
-    _make(*MULTI_WORKER)
+    """Makes the repairs that a strategy over several workers needs."""
+    repair(*_MULTI_WORKER)
     if "callbacks" not in _done:
         _done.add("callbacks")
-        several_workers.write_on_chief_only()
-        several_workers.restore_on_chief()
-        several_workers.name_lost_workers()
+        repair_callbacks_and_calls()
 
 
-def _make(*repairs: Repair) -> None:
+def repair(*repairs: Repair) -> None:
+    """Makes repairs of Keras' trainer that have not been made yet."""
     trainer = trainer_module()
-    for what, repair in repairs if trainer is not None else ():
+    for what, make in repairs if trainer is not None else ():
         if what in _done:
             continue
         _done.add(what)
         try:
-            repair(trainer)
+            make(trainer)
         except AttributeError as error:  # private names: a newer Keras may have others
             import keras
 

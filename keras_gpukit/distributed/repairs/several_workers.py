@@ -22,6 +22,7 @@ import os
 import re
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,37 +50,53 @@ def is_multi_worker(strategy: Any) -> bool:
 
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
-    resolver = strategy.cluster_resolver
-    # Without a cluster it is a MirroredStrategy under another name.
-    return resolver is not None and bool(resolver.cluster_spec().as_dict())
+    return bool(cluster_of(strategy))  # without one, it is a MirroredStrategy by another name
+
+
+def cluster_of(strategy: Any) -> dict[str, list[str]]:
+    """Returns the addresses of a strategy's cluster, by task type; empty without a cluster."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    return {} if resolver is None else dict(resolver.cluster_spec().as_dict())
 
 
 def is_chief(strategy: Any) -> bool:
     """Whether this process is the chief, which writes the files that its cluster shares."""
+    first = "chief" if "chief" in cluster_of(strategy) else "worker"
+    return _own_task(strategy) == (first, 0)
+
+
+def _own_task(strategy: Any) -> tuple[str, int]:
     resolver = strategy.cluster_resolver
-    cluster = resolver.cluster_spec().as_dict()
-    first = "chief" if "chief" in cluster else "worker"
-    return (resolver.task_type, resolver.task_id) == (first, 0)
+    return resolver.task_type, resolver.task_id
 
 
-def write_on_chief_only() -> None:
-    """Redirects the files of callbacks on every worker but the chief, from the next `fit` on."""
+def replace_method(owner: Any, name: str, function: Callable[..., Any], *first: Any) -> None:
+    """Replaces a method by a function, called with `first`, the method and its arguments."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*first, original, *args, **kwargs)
+
+    setattr(owner, name, method)
+
+
+def repair_callbacks_and_calls() -> None:
+    """Makes the repairs of this module; only models that several workers train are affected."""
     import keras
 
-    def redirect(callback_class: Any, attributes: tuple[str, ...]) -> None:
-        original = callback_class.set_model
-
-        @functools.wraps(original)
-        def set_model(self: Any, model: Any) -> None:
-            strategy = getattr(model, "distribute_strategy", None)
-            if is_multi_worker(strategy) and not is_chief(strategy):
-                _use_own_folder(self, attributes)
-            original(self, model)
-
-        callback_class.set_model = set_model
-
     for name, attributes in _PATHS.items():
-        redirect(getattr(keras.callbacks, name), attributes)
+        replace_method(getattr(keras.callbacks, name), "set_model", _set_model, attributes)
+    replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restore)
+    for name in ("fit", "evaluate", "predict"):
+        replace_method(keras.Model, name, _call_and_name_lost)
+
+
+def _set_model(attributes: tuple[str, ...], original: Any, callback: Any, model: Any) -> None:
+    strategy = getattr(model, "distribute_strategy", None)
+    if is_multi_worker(strategy) and not is_chief(strategy):
+        _use_own_folder(callback, attributes)
+    original(callback, model)
 
 
 _folders: weakref.WeakKeyDictionary[Any, tempfile.TemporaryDirectory[str]] = (
@@ -102,27 +119,18 @@ def _use_own_folder(callback: Any, attributes: tuple[str, ...]) -> None:
 _FAILED = -1
 
 
-def restore_on_chief() -> None:
-    """Repairs `keras.callbacks.BackupAndRestore`, for models that several workers train."""
-    import keras
-
-    callback_class = keras.callbacks.BackupAndRestore
-    original = callback_class.on_train_begin
-
-    def on_train_begin(self: Any, logs: Any = None) -> None:
-        strategy = self.model.distribute_strategy
-        several = is_multi_worker(strategy)
-        if not several or is_chief(strategy):
-            try:
-                original(self, logs)
-            except BaseException:
-                if several:
-                    _from_chief(strategy, _FAILED)  # the others wait for it
-                raise
-        if several:
-            _share(self.model, strategy)
-
-    callback_class.on_train_begin = on_train_begin
+def _restore(original: Any, callback: Any, logs: Any = None) -> None:
+    strategy = callback.model.distribute_strategy
+    several = is_multi_worker(strategy)
+    if not several or is_chief(strategy):
+        try:
+            original(callback, logs)
+        except BaseException:
+            if several:
+                _from_chief(strategy, _FAILED)  # the others wait for it
+            raise
+    if several:
+        _share(callback.model, strategy)
 
 
 def _share(model: Any, strategy: Any) -> None:
@@ -160,43 +168,33 @@ _LOST = ("stopped sending heartbeats", "Socket closed", "grpc_status:14")
 _TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 
 
-def name_lost_workers() -> None:
-    """Wraps methods of `keras.Model`; only errors of models on several workers are affected."""
-    import keras
-
-    for name in ("fit", "evaluate", "predict"):
-        setattr(keras.Model, name, _naming(getattr(keras.Model, name)))
+def tasks_in(message: str) -> list[tuple[str, int]]:
+    """Returns the tasks that a TensorFlow error mentions, each by its type and index."""
+    return sorted({(role, int(index)) for role, index in _TASK.findall(message)})
 
 
 def lost_tasks(message: str, own: tuple[str, int]) -> list[tuple[str, int]]:
     """Returns the tasks that a TensorFlow error names as lost, without this process's own task."""
     if not any(sign in message for sign in _LOST):
         return []
-    named = {(role, int(index)) for role, index in _TASK.findall(message)}
-    return sorted(named - {own})
+    return [task for task in tasks_in(message) if task != own]
 
 
-def _naming(original: Any) -> Any:
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        import tensorflow as tf
+def _call_and_name_lost(original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    import tensorflow as tf
 
-        try:
-            return original(self, *args, **kwargs)
-        except tf.errors.OpError as error:
-            strategy: Any = getattr(self, "distribute_strategy", None)
-            if not is_multi_worker(strategy):
-                raise
-            resolver = strategy.cluster_resolver
-            lost = lost_tasks(error.message, (resolver.task_type, resolver.task_id))
-            if not lost:
-                raise
-            cluster = resolver.cluster_spec().as_dict()
-            names = ", ".join(f"{role} {i} at {cluster[role][i]}" for role, i in lost)
-            raise WorkerError(
-                f"Lost contact with {names}: it ended, or its machine or network failed. Its own "
-                "log says why. All workers have to be started again; with "
-                "keras.callbacks.BackupAndRestore they resume from the chief's last backup."
-            ) from error
-
-    return call
+    try:
+        return original(model, *args, **kwargs)
+    except tf.errors.OpError as error:
+        strategy = getattr(model, "distribute_strategy", None)
+        if not is_multi_worker(strategy) or not (
+            lost := lost_tasks(error.message, _own_task(strategy))
+        ):
+            raise
+        cluster = cluster_of(strategy)
+        names = ", ".join(f"{role} {i} at {cluster[role][i]}" for role, i in lost)
+        raise WorkerError(
+            f"Lost contact with {names}: it ended, or its machine or network failed. Its own "
+            "log says why. All workers have to be started again; with "
+            "keras.callbacks.BackupAndRestore they resume from the chief's last backup."
+        ) from error

@@ -1,7 +1,7 @@
 """Splits a model over devices: here, the layers that can be moved, and a copy made of them.
 
-`costs` measures the layers and cuts their list into stages, and `steps` keeps backward pass and
-updates on the devices of their layers.
+`costs` measures the layers and cuts their list into stages, and `placed_steps` keeps the backward
+pass and updates on the devices of their layers.
 """
 
 from __future__ import annotations
@@ -100,6 +100,11 @@ def _refuse_shared_variables(units: tuple[Unit, ...]) -> None:
 
 def _name(model: Any) -> str:
     return f"<{type(model).__name__} {getattr(model, 'name', '')!r}>"
+
+
+def canonical(device: str) -> str:
+    """Returns "/GPU:0" for "GPU:0", "gpu:0" and "/job:localhost/.../device:GPU:0"."""
+    return "/" + device.upper().rpartition("DEVICE:")[2].strip("/")
 
 
 Around = Callable[[int], AbstractContextManager[Any]]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from keras_gpukit.distributed.splitting import mark_in
+from keras_gpukit.distributed.splitting import canonical, mark_in
 from keras_gpukit.errors import GPUKitWarning
 from keras_gpukit.frameworks import keras_trainer
 
@@ -21,38 +21,32 @@ from keras_gpukit.frameworks import keras_trainer
 _LEFT_TO_TENSORFLOW = frozenset({"Const", "Placeholder", "NoOp"})
 
 
-class StageDevices:
-    """Chooses the device of each operation of a step while the step is traced.
+def _choose(devices: Sequence[str], operation: Any) -> str:
+    """Returns the device of an operation of a step; "" leaves the choice to TensorFlow.
 
     A layer's operations, and those of its backward pass, have the mark of the layer's stage in
     their names. Any other operation goes where its largest input is: the loss to the last stage,
     the clipping of a gradient to the stage of that gradient.
     """
-
-    def __init__(self, devices: Sequence[str]) -> None:
-        self._devices = tuple(devices)
-        self._stage = {device.lstrip("/"): stage for stage, device in enumerate(devices)}
-
-    def __call__(self, operation: Any) -> str:
-        """Returns the name of the device; an empty name leaves the choice to TensorFlow."""
-        mark = mark_in(operation.name)
-        if mark is not None:
-            return self._devices[mark]
-        if operation.device or operation.type in _LEFT_TO_TENSORFLOW:
-            return str(operation.device)
-        sizes: dict[int, float] = {}
-        for tensor in operation.inputs:
-            stage = self._stage.get(_short(_device_of(tensor)))
-            if stage is not None:
-                elements = tensor.shape.num_elements() if tensor.shape.rank is not None else None
-                size = inf if elements is None else elements
-                sizes[stage] = max(size, sizes.get(stage, 0))
-        if not sizes:
-            return ""
-        largest = max(sizes.values())
-        stages = [stage for stage, size in sizes.items() if size == largest]
-        # AddN sums gradients: it belongs to the earlier layer, which both flow back to.
-        return self._devices[min(stages) if operation.type == "AddN" else max(stages)]
+    mark = mark_in(operation.name)
+    if mark is not None:
+        return devices[mark]
+    if operation.device or operation.type in _LEFT_TO_TENSORFLOW:
+        return str(operation.device)
+    sizes: dict[int, float] = {}
+    for tensor in operation.inputs:
+        device = canonical(_device_of(tensor))
+        if device in devices:
+            stage = devices.index(device)
+            elements = tensor.shape.num_elements() if tensor.shape.rank is not None else None
+            size = inf if elements is None else elements
+            sizes[stage] = max(size, sizes.get(stage, 0))
+    if not sizes:
+        return ""
+    largest = max(sizes.values())
+    stages = [stage for stage, size in sizes.items() if size == largest]
+    # AddN sums gradients: it belongs to the earlier layer, which both flow back to.
+    return devices[min(stages) if operation.type == "AddN" else max(stages)]
 
 
 def _device_of(tensor: Any) -> str:
@@ -67,23 +61,18 @@ def _device_of(tensor: Any) -> str:
     return ""
 
 
-def _short(device: str) -> str:
-    """Returns the short name of a device, such as "GPU:0", from a full or partial name."""
-    return device.rpartition("/")[2].removeprefix("device:")
-
-
 def place_steps(model: Any, devices: Sequence[str]) -> None:
     """Makes the steps and the updates of a split model run on the devices of its stages.
 
     It replaces attributes of the instance only: the class and the saved model stay unchanged.
     """
-    choose = StageDevices(devices)
+    choose = functools.partial(_choose, devices)
     for name in ("train_step", "test_step", "predict_step"):
         setattr(model, name, _with_devices(getattr(model, name), choose))
     model.compile = _compiling(model)
 
 
-def _with_devices(step: Callable[..., Any], choose: StageDevices) -> Callable[..., Any]:
+def _with_devices(step: Callable[..., Any], choose: Callable[[Any], str]) -> Callable[..., Any]:
     import tensorflow as tf
 
     @functools.wraps(step)

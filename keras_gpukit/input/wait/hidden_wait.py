@@ -74,7 +74,7 @@ class HiddenWait:
         if self._call_s is not None:
             return
         if self._steps_per_execution < FEWEST_STEPS or not is_made_by_keras(self._step_function):
-            raise ValueError("what hides behind compute cannot be told")
+            raise ValueError("what hides behind compute is unknown")
         empty = empty_iterator(iterator)
         # Calls that wait for data must wake up idle cores, so some of these should too.
         paused_s, following_s = (

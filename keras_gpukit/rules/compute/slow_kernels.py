@@ -64,7 +64,7 @@ class SlowKernels(ProfileRule):
 
     Attributes:
         saved: Least and greatest share of these kernels' time that the change saves.
-        advice: What to change in {layers}, by their names.
+        advice: Changes of {layers}, by their names.
     """
 
     supersedes = ("dominant-layer",)
