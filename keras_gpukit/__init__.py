@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from keras_gpukit.configure.api import configure_gpus as configure_gpus
     from keras_gpukit.configure.setup import GPUSetup as GPUSetup
     from keras_gpukit.distributed.split_model import split_model as split_model
-    from keras_gpukit.memory.less.accumulation import accumulate_gradients as accumulate_gradients
-    from keras_gpukit.memory.less.rematerialization import rematerialize as rematerialize
+    from keras_gpukit.memory.accumulation import accumulate_gradients as accumulate_gradients
+    from keras_gpukit.memory.rematerialization import rematerialize as rematerialize
     from keras_gpukit.saved_runs.log_folder import load_report as load_report
     from keras_gpukit.tuning.diagnose import diagnose as diagnose
     from keras_gpukit.tuning.find_batch_size import find_batch_size as find_batch_size
@@ -45,12 +45,12 @@ _HOMES = {
     "Throughput": "keras_gpukit.callbacks.throughput",
     "TunedInput": "keras_gpukit.tuning.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",
-    "accumulate_gradients": "keras_gpukit.memory.less.accumulation",
+    "accumulate_gradients": "keras_gpukit.memory.accumulation",
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.tuning.diagnose",
     "find_batch_size": "keras_gpukit.tuning.find_batch_size",
     "load_report": "keras_gpukit.saved_runs.log_folder",
-    "rematerialize": "keras_gpukit.memory.less.rematerialization",
+    "rematerialize": "keras_gpukit.memory.rematerialization",
     "split_model": "keras_gpukit.distributed.split_model",
     "predict_memory": "keras_gpukit.tuning.predict_memory",
     "tune": "keras_gpukit.tuning.tune",

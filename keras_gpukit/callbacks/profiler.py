@@ -12,7 +12,7 @@ from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.captures import CaptureWatch
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.capturing.capture_settings import CaptureSettings
+from keras_gpukit.profiling.capture_settings import CaptureSettings
 from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 

@@ -1,1 +1,1 @@
-"""Memory use of training: prediction for a batch size, and analysis of out-of-memory errors."""
+"""Memory use of training: prediction, out-of-memory errors, and training in less memory."""

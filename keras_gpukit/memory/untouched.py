@@ -1,4 +1,4 @@
-"""Restores a model exactly as it was, whatever happened to it in between."""
+"""Restores a model exactly as it was, or replaces attributes of it for a while."""
 
 from __future__ import annotations
 
@@ -142,6 +142,24 @@ def _keep_attributes(thing: Any) -> Restore:
         thing.__dict__.update(attributes)
 
     return restore
+
+
+@contextmanager
+def replaced(model: Any, attributes: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Replaces attributes within the block, and restores them afterwards."""
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in attributes]
+    for owner, name, value in attributes:
+        setattr(owner, name, value)
+    model.train_function = None  # otherwise Keras keeps the step that it has traced
+    try:
+        yield
+    finally:
+        for owner, name, own in reversed(before):
+            if own is None:
+                delattr(owner, name)  # uncovers the class's attribute
+            else:
+                setattr(owner, name, own)
+        model.train_function = None
 
 
 def _remember_random_numbers() -> Iterator[Restore]:

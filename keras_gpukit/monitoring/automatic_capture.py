@@ -17,15 +17,15 @@ from keras_gpukit.monitoring.environment import large_tables
 from keras_gpukit.monitoring.operation_lines import with_lines
 from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.capturing.recorder import (
+from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
+from keras_gpukit.profiling.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
     MOST_AUTOMATIC_STEPS,
 )
-from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.rules.slowdown.capture_triggers import (
+from keras_gpukit.rules.whole_run.capture_triggers import (
     EVENT_COST_S,
     AutomaticCaptures,
     CPUCaptures,

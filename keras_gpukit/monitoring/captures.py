@@ -18,13 +18,13 @@ from keras_gpukit.monitoring.automatic_capture import (
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.capturing.capture import LARGEST_AMENDED_BYTES, amend
-from keras_gpukit.profiling.capturing.capture_settings import (
+from keras_gpukit.profiling.capture import LARGEST_AMENDED_BYTES, amend
+from keras_gpukit.profiling.capture_settings import (
     CaptureSettings,
     RequestFile,
     profile_files,
 )
-from keras_gpukit.profiling.capturing.recorder import Recorder
+from keras_gpukit.profiling.recorder import Recorder
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord

@@ -13,8 +13,8 @@ from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
 from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
-from keras_gpukit.rules.slowdown.capture_triggers import CPU_AFTER_S, MOST_COMPUTES
 from keras_gpukit.rules.verdict import ENDED_BY
+from keras_gpukit.rules.whole_run.capture_triggers import CPU_AFTER_S, MOST_COMPUTES
 from keras_gpukit.rules.whole_run.endings import doing
 
 _RUNS_LISTED = 3

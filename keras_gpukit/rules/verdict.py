@@ -29,8 +29,6 @@ from keras_gpukit.rules.known_faults import explained
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.setup import gpus, no_gpu, slowing_settings
-from keras_gpukit.rules.slowdown import slower_over_time
-from keras_gpukit.rules.slowdown.slower_over_time import MOSTLY
 from keras_gpukit.rules.whole_run import (
     between_epochs,
     endings,
@@ -38,11 +36,13 @@ from keras_gpukit.rules.whole_run import (
     memory_grows,
     memory_ran_out,
     not_learning,
+    slower_over_time,
     starting_again,
     time_parts,
     whole_script,
 )
 from keras_gpukit.rules.whole_run.hangs import with_hangs
+from keras_gpukit.rules.whole_run.slower_over_time import MOSTLY
 
 RULES: tuple[Rule, ...] = (
     memory_ran_out.DeviceOutOfMemory(),

@@ -42,7 +42,7 @@ def on_a_gpu(monkeypatch):
     monkeypatch.setattr(automatic_capture, "runs_on_gpu", lambda session: True)
     sooner = {"AFTER_S": 0.3, "STEADY_INTERVAL_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
     for name, value in sooner.items():
-        monkeypatch.setattr(f"keras_gpukit.rules.slowdown.capture_triggers.{name}", value)
+        monkeypatch.setattr(f"keras_gpukit.rules.whole_run.capture_triggers.{name}", value)
     monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
@@ -98,7 +98,7 @@ def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_p
     monkeypatch.undo()
     sooner = {"CPU_AFTER_S": 0, "INTERVAL_S": 0.02, "CPU_STEADY_WITHIN": 100, "COST_FRACTION": 1.0}
     for name, value in {**sooner, "MOST_COMPUTES": 0.0}.items():
-        monkeypatch.setattr(f"keras_gpukit.rules.slowdown.capture_triggers.{name}", value)
+        monkeypatch.setattr(f"keras_gpukit.rules.whole_run.capture_triggers.{name}", value)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, model=small_model(metrics=["mae"]))
     [record] = captured(monitor)
@@ -114,7 +114,7 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
     tmp_path, monkeypatch
 ):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.capture_triggers.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.whole_run.capture_triggers.SUSPECTED_AFTER_S", 0.3)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, batches=60, model=small_model(run_eagerly=True))
     [record] = captured(monitor)
@@ -125,7 +125,7 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
 
 def test_without_a_gpu_a_large_table_is_captured_early(tmp_path, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.capture_triggers.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.whole_run.capture_triggers.SUSPECTED_AFTER_S", 0.3)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     table = keras.layers.Embedding(2**20, 4)
     head = keras.layers.Flatten(), keras.layers.Dense(1)
@@ -224,7 +224,7 @@ def test_a_capture_that_fails_leaves_only_a_reason(tmp_path, monkeypatch, caplog
 
     stop = tf.profiler.experimental.stop
     if fails == "start":
-        monkeypatch.setattr("keras_gpukit.profiling.capturing.capture.start_function", fail)
+        monkeypatch.setattr("keras_gpukit.profiling.capture.start_function", fail)
     elif fails == "stop":
         monkeypatch.setattr(tf.profiler.experimental, "stop", fail)
     else:

@@ -21,9 +21,9 @@ from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_da
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks.keras_models import profiled_batches
 from keras_gpukit.monitoring import call_frame
-from keras_gpukit.profiling.capturing import capture
-from keras_gpukit.profiling.capturing.capture import profile_name, write_profile
-from keras_gpukit.profiling.capturing.capture_settings import RequestFile, next_scheduled
+from keras_gpukit.profiling import capture
+from keras_gpukit.profiling.capture import profile_name, write_profile
+from keras_gpukit.profiling.capture_settings import RequestFile, next_scheduled
 from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.usefixtures("undisturbed")

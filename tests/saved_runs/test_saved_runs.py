@@ -32,7 +32,7 @@ from keras_gpukit.records import (
     to_dict,
 )
 from keras_gpukit.reports.html import render
-from keras_gpukit.rules.slowdown.shifts import shifts_of
+from keras_gpukit.rules.whole_run.shifts import shifts_of
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.log_folder import LogFolder, load_report, main_run
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile

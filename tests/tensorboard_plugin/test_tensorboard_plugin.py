@@ -25,8 +25,7 @@ from werkzeug.test import Client
 from keras_gpukit.records import CaptureRecord, find_run_files
 from keras_gpukit.records import names as search
 from keras_gpukit.reports import html
-from keras_gpukit.tensorboard_plugin import run_folders
-from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
+from keras_gpukit.tensorboard_plugin import GPUKitLoader, run_folders
 from keras_gpukit.tensorboard_plugin.plugin import MODULES
 from keras_gpukit.tensorboard_plugin.run_folders import trace_url
 

@@ -25,8 +25,8 @@ from keras_gpukit.reports.html.chart import (
 )
 from keras_gpukit.reports.html.over_time import TOO_SHORT, TimeAxis, WindowAreas
 from keras_gpukit.reports.tables import Table
-from keras_gpukit.rules.slowdown.shifts import shifts_of
-from keras_gpukit.rules.slowdown.slower_over_time import two_digits
+from keras_gpukit.rules.whole_run.shifts import shifts_of
+from keras_gpukit.rules.whole_run.slower_over_time import two_digits
 
 _STEPS_HEIGHT, _LANE_HEIGHT, _REST_HEIGHT = 240, 24, 76
 _MOST_EVENTS = 100

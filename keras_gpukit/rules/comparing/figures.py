@@ -29,7 +29,7 @@ from keras_gpukit.rules.comparing.intervals import (
     relative_change,
 )
 from keras_gpukit.rules.savings import FULL_PERCENT, input_of_run
-from keras_gpukit.rules.slowdown.shifts import series_of
+from keras_gpukit.rules.whole_run.shifts import series_of
 
 
 class Compared(NamedTuple):

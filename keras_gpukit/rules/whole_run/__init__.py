@@ -1,1 +1,1 @@
-"""Rules on the run as a whole: how it ended, whether it learned, time outside steps, its memory."""
+"""Rules on the run as a whole: its end, learning, slowdowns, time outside steps, memory."""

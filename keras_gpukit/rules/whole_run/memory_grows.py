@@ -10,7 +10,7 @@ from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
-from keras_gpukit.rules.slowdown.shifts import FEWEST
+from keras_gpukit.rules.whole_run.shifts import FEWEST
 from keras_gpukit.rules.whole_run.steady_growth import (
     FEWEST_EPOCHS,
     THIS_PROCESS,

@@ -17,7 +17,7 @@ from typing import Literal
 from keras_gpukit.records.machine import EpochMemory
 from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.slowdown.shifts import FEWEST
+from keras_gpukit.rules.whole_run.shifts import FEWEST
 
 Period = Literal["epoch", "fit"]
 """Memory is read between epochs or between fits."""

@@ -14,7 +14,7 @@ from keras_gpukit.records.script import LineTime, seconds_at_places
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
-from keras_gpukit.rules.slowdown.shifts import series_of
+from keras_gpukit.rules.whole_run.shifts import series_of
 
 MOSTLY = 0.5
 FROM_KERAS = ("TensorBoard", "ModelCheckpoint")

@@ -7,7 +7,7 @@ import pytest
 from helpers.summaries import changing_run, ones_series
 
 from keras_gpukit.records import Series
-from keras_gpukit.rules.slowdown.shifts import shifts_of
+from keras_gpukit.rules.whole_run.shifts import shifts_of
 
 POINTS = 64
 

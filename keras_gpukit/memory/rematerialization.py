@@ -26,7 +26,8 @@ from keras_gpukit.frameworks.keras_models import (
     within,
 )
 from keras_gpukit.layer_names import layers_in
-from keras_gpukit.memory.less import check_compiled, replaced
+from keras_gpukit.memory.model_state import check_compiled
+from keras_gpukit.memory.untouched import replaced
 
 
 def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, too_short
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.slowdown.shifts import FEWEST, LARGER, series_of, shifts_in
+from keras_gpukit.rules.whole_run.shifts import FEWEST, LARGER, series_of, shifts_in
 
 BASES = {"input": "input wait", "callbacks": "callbacks"}
 LEAST_SHARE = 0.05

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.less import check_compiled, replaced
+from keras_gpukit.memory.model_state import check_compiled
+from keras_gpukit.memory.untouched import replaced
 
 _MEANS = ("sum_over_batch_size", "mean")
 

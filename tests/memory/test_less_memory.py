@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from helpers import prepared
 from helpers.training import arrays, compiled, small_model
-from memory.less.cases.models import (
+from memory.cases.models import (
     INPUTS,
     ONE_SHAPE,
     TOKENS,
@@ -282,7 +282,7 @@ def test_a_model_that_cannot_be_trained_in_parts_is_refused(make, message):
 REPLICAS = """
 import json
 from helpers.training import mirrored_cpus
-from memory.less.cases import models
+from memory.cases import models
 import keras_gpukit as gpukit
 
 def apart(make, way):

@@ -10,8 +10,8 @@ from typing import Any
 
 from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.frameworks.tf_runtime import profiler_state
-from keras_gpukit.profiling.capturing.capture import MARK, Capture, give_way
-from keras_gpukit.profiling.capturing.capture_settings import (
+from keras_gpukit.profiling.capture import MARK, Capture, give_way
+from keras_gpukit.profiling.capture_settings import (
     CaptureSettings,
     Limits,
     next_scheduled,

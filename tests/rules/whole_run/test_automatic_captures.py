@@ -11,7 +11,7 @@ from keras_gpukit.reports.phrases import correction, headline
 from keras_gpukit.reports.run_words import all_well, see_more
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.pipeline_causes import corrected
-from keras_gpukit.rules.slowdown.capture_triggers import (
+from keras_gpukit.rules.whole_run.capture_triggers import (
     AutomaticCaptures,
     CPUCaptures,
     events_of_step,

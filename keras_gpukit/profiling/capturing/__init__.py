@@ -1,1 +1,0 @@
-"""Captures a profile of a few training steps: when, and how."""

@@ -1,1 +1,0 @@
-"""Rules on runs that became slower: when, and what changed then."""
