@@ -30,18 +30,12 @@ from keras_gpukit.errors import WorkerError
 from keras_gpukit.frameworks.keras_trainer import first_epoch, start_at_epoch
 
 _PATHS = {
-    "ModelCheckpoint": ("filepath",),
-    "TensorBoard": ("log_dir",),
-    "CSVLogger": ("filename",),
-    "BackupAndRestore": (
-        "backup_dir",
-        "_weights_path",
-        "_training_metadata_path",
-        "_prev_weights_path",
-        "_prev_training_metadata_path",
-    ),
+    "ModelCheckpoint": "filepath",
+    "TensorBoard": "log_dir",
+    "CSVLogger": "filename",
+    "BackupAndRestore": "backup_dir",
 }
-"""Attributes of callbacks that hold paths; the private ones were seen on Keras 3.12 and 3.15."""
+"""The attribute of each callback that holds the path to which it writes."""
 
 
 def is_multi_worker(strategy: Any) -> bool:
@@ -85,17 +79,17 @@ def repair_callbacks_and_calls() -> None:
     """Makes the repairs of this module; only models that several workers train are affected."""
     import keras
 
-    for name, attributes in _PATHS.items():
-        replace_method(getattr(keras.callbacks, name), "set_model", _set_model, attributes)
+    for name, attribute in _PATHS.items():
+        replace_method(getattr(keras.callbacks, name), "set_model", _set_model, attribute)
     replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restore)
     for name in ("fit", "evaluate", "predict"):
         replace_method(keras.Model, name, _call_and_name_lost)
 
 
-def _set_model(attributes: tuple[str, ...], original: Any, callback: Any, model: Any) -> None:
+def _set_model(attribute: str, original: Any, callback: Any, model: Any) -> None:
     strategy = getattr(model, "distribute_strategy", None)
     if is_multi_worker(strategy) and not is_chief(strategy):
-        _use_own_folder(callback, attributes)
+        _use_own_folder(callback, attribute)
     original(callback, model)
 
 
@@ -104,16 +98,17 @@ _folders: weakref.WeakKeyDictionary[Any, tempfile.TemporaryDirectory[str]] = (
 )
 
 
-def _use_own_folder(callback: Any, attributes: tuple[str, ...]) -> None:
-    """Moves a callback's paths into a folder that is deleted with the callback."""
+def _use_own_folder(callback: Any, attribute: str) -> None:
+    """Moves a callback's path, and all within it, into a folder that goes with the callback."""
     if callback in _folders:
         return
     folder = _folders[callback] = tempfile.TemporaryDirectory(prefix="keras_gpukit_worker_")
-    for attribute in attributes:
-        path = Path(os.fspath(getattr(callback, attribute)))
-        moved = Path(folder.name, *path.parts[-2:])
-        moved.parent.mkdir(exist_ok=True)  # CSVLogger makes no folder
-        setattr(callback, attribute, str(moved))
+    within = os.path.join(getattr(callback, attribute), "")
+    for name, value in tuple(vars(callback).items()):
+        if name == attribute or (isinstance(value, str) and value.startswith(within)):
+            moved = Path(folder.name, *Path(value).parts[-2:])
+            moved.parent.mkdir(exist_ok=True)  # CSVLogger makes no folder
+            setattr(callback, name, str(moved))
 
 
 _FAILED = -1

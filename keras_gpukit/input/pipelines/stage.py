@@ -135,9 +135,11 @@ def read_stages(dataset: Any) -> Stage:
 def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
     """Returns a nested stage; if it reads files, with their number and the name of their helper."""
     if stage.kind not in READERS:
-        return replace(
-            stage, inputs=tuple(_of_files(source, opener, opener_name) for source in stage.inputs)
-        )
+        # A reader of TensorFlow's may be a stage over the list of its files, as `TFRecordDataset`.
+        nested = tuple(_of_files(inner, opener, opener_name) for inner in stage.nested)
+        before = tuple(_of_files(source, opener, opener_name) for source in stage.inputs)
+        files = next((inner.files for inner in (*nested, *before) if inner.files is not None), None)
+        return replace(stage, nested=nested, inputs=before, files=files)
     count = int(inputs(opener)[0].cardinality()) if inputs(opener) else -1
     function = Function(opener_name, None, "reading") if opener_name in HELPERS.values() else None
     return replace(stage, function=function, files=count if count >= 0 else None)

@@ -275,6 +275,9 @@ def test_a_reader_is_known_with_its_files_and_its_helper(tmp_path):
     assert read("a.csv", "b.csv") == 2
     (lines,) = read_stages(tf.data.TextLineDataset([str(tmp_path / "a.csv")])).nested
     assert lines.files == 1
+    files = tf.data.Dataset.from_tensor_slices(["a.csv", "b.csv", "c.csv"])
+    for opened in (tf.data.TextLineDataset, lambda name: tf.data.TextLineDataset(name).skip(1)):
+        assert read_stages(files.interleave(opened)).files == 3
 
 
 def test_stages_that_repeat_themselves_in_each_epoch_are_known():
