@@ -38,7 +38,7 @@ class Compared(NamedTuple):
     Attributes:
         is_better: Whether more of it is better; None if it is neither.
         tag: Tag of its series; "" if it is read once a run.
-        factor: Unit of the figure as a multiple of the series' unit.
+        factor: Unit of a share or time as a multiple of the series' unit; ratios need none.
         allowance: Allowed change of a figure that is read once a run, as a share; our choice. None
             if it is only shown.
     """
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
 
 
 FIGURES = {
-    "step_time": Compared("s", False, STEP_TIME, 1e-3),
+    "step_time": Compared("s", False, STEP_TIME),
     "examples_per_s": Compared("/s", True, EXAMPLE_RATE),
     "input": Compared("share"),
     "input_stall": Compared("share", False, INPUT_STALL, 1e-2),
