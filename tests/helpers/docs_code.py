@@ -104,7 +104,7 @@ def failures(page: Path, names: dict[str, Any]) -> Iterator[str]:
         try:
             with contextlib.redirect_stdout(output):
                 exec(block.given, names)
-                exec(compile(block.code, block.place, "exec"), names)
+                exec(compile(block.code, block.place, "exec", dont_inherit=True), names)
         except Exception:
             yield f"{block.place}: {traceback.format_exc(limit=-3)}"
             return

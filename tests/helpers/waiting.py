@@ -79,7 +79,7 @@ def run(arguments: list[str], env: dict[str, str], folder: str) -> None:
     packages = env.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [os.path.dirname(os.path.abspath(arguments[0])), *packages]
     with open(arguments[0], "rb") as file:
-        code = compile(file.read(), arguments[0], "exec")
+        code = compile(file.read(), arguments[0], "exec", dont_inherit=True)
     scope = {"__name__": "__main__", "__file__": arguments[0], "__builtins__": builtins}
     own, status = globals(), exit_status
     own.clear()
