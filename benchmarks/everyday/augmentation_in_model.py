@@ -34,6 +34,6 @@ model = keras.Model(inputs, layers.Dense(1, "sigmoid")(hidden))
 model.compile("adam", "binary_crossentropy")
 
 began_s = time.perf_counter()
-history = model.fit(photographs, labels, batch_size=32, epochs=8, verbose=2)
+history = model.fit(photographs, labels, batch_size=32, epochs=14, verbose=2)
 print("FIT_S", round(time.perf_counter() - began_s, 2), file=sys.stderr)
 print("LOSSES", history.history["loss"])

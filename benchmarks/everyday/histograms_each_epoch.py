@@ -28,6 +28,6 @@ with tempfile.TemporaryDirectory() as folder:
     every = 0 if "--fix" in sys.argv else 1
     board = keras.callbacks.TensorBoard(folder, histogram_freq=every)
     began_s = time.perf_counter()
-    history = model.fit(x, y, batch_size=64, epochs=8, callbacks=[board], verbose=2)
+    history = model.fit(x, y, batch_size=64, epochs=14, callbacks=[board], verbose=2)
     print("FIT_S", round(time.perf_counter() - began_s, 2), file=sys.stderr)
 print("LOSSES", history.history["loss"])

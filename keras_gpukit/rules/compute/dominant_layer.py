@@ -125,6 +125,8 @@ class ComputeOutsideLayers(LayersRule):
     of_it_backward = Share(", {value} of it in the backward pass")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        if summary.environment.runs_eagerly:
+            return self.abstain("operations of eager steps do not name their layers")
         layers = _computing(profile)
         total_s = _sum_s(layers) or 1.0
         lines = [layer for layer in layers if layer.role == "line"]
