@@ -62,9 +62,12 @@ def find_step(graphs: list[Any]) -> StepGraphs | None:
     first = max(steps, key=lambda index: int(graphs[index].ByteSize()))
     later = graphs[first:]
     traced = later[0].pre_optimization_graph
-    names = {name for name, _, _ in _traced(traced.node, _library(traced))}
     optimized = max((one.post_optimization_graph for one in later), key=lambda one: one.ByteSize())
-    placed = max(later, key=lambda one: _named(one.partition_graphs, names))
+    sizes = [sum(part.ByteSize() for part in one.partition_graphs) for one in later]
+    placed = later[0]
+    if sizes[0] < max(sizes):  # otherwise names of thousands of operations need not be read twice
+        names = {name for name, _, _ in _traced(traced.node, _library(traced))}
+        placed = max(later, key=lambda one: _named(one.partition_graphs, names))
     return StepGraphs(traced, optimized, tuple(placed.partition_graphs))
 
 
