@@ -91,10 +91,12 @@ class InputStall(StepWatchingCallback[InputRecord]):
         if (source := python_source(epoch_iterator(phase))) is None:
             return
         wall, codes = session.steps.wall, source.codes
-        watch = CodeWatch(codes, when=lambda: wall.part == part) if codes else None
-        self._python[phase] = source, watch
-        if watch is not None:
+        watch = None
+        if codes:
+            in_pool = source.library == "Keras" and source.workers > 1
+            watch = CodeWatch(codes, when=lambda: wall.part == part, in_pool=in_pool)
             session.sampling.watch_code(watch)
+        self._python[phase] = source, watch
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps.of(phase).input()

@@ -162,9 +162,9 @@ class PythonSourceRecord:
     Attributes:
         name: Name of the function, such as "Photographs.__getitem__"; of several that make the
             batches, the one that most samples found.
-        busy_workers: Mean number of threads inside the code, from five samples of their stacks each
-            second. None if it runs in other processes, the run was too short, or no sample found a
-            thread inside.
+        busy_workers: Mean number of threads inside the code, from samples of their stacks and, if
+            Keras runs it in a pool of threads, at least their processor time per second. None if it
+            runs in other processes, the run was too short, or no sample found a thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
             second; None if either is unknown. Grain times its own stages, which the pipeline has.
     """
@@ -189,7 +189,7 @@ class ContentionRecord:
     """How much the threads of a run slowed each other down.
 
     Attributes:
-        gil_wait_s: Median time that a thread waits for the GIL before it can run Python code.
+        gil_wait_s: Mean time that a thread waits for the GIL before it can run Python code.
         cores_busy_fraction: Processor time of this process as a share of what its cores provide,
             without the time that a virtual machine's host gave to other guests.
         input_cores_fraction: Share of what the cores provide that was used by threads started since

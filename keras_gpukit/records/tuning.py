@@ -36,7 +36,7 @@ class Round:
     """One round of measurements: each kind once, in direct succession.
 
     Attributes:
-        gil_wait_s: Median delay until a sleeping Python thread ran again while `actual` was
+        gil_wait_s: Mean delay until a sleeping Python thread ran again while `actual` was
             measured.
     """
 

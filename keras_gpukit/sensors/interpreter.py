@@ -18,6 +18,8 @@ from keras_gpukit.sensors.compilations import Compilations, compilations
 # the GIL for longer than `sys.getswitchinterval()`, except in C code.
 NAPS = 3
 NAP_S = 0.001
+LEFT_OUT = 10
+"""Number of readings of which the largest is left out; always one, of two or more. Our choice."""
 
 
 class ContentionSensor:
@@ -66,11 +68,21 @@ class ContentionSensor:
         # What other guests got, no thread of this process could have used.
         provided_s = self._cores * (wall_s - (_stolen_from_a_core_s() - self._stolen_before_s))
         return ContentionRecord(
-            gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
+            gil_wait_s=_mean_but_largest(self._late_s),
             cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
             input_cores_fraction=None if input_cores is None else input_cores / self._cores,
             input_queued_ratio=input_queued_ratio,
         )
+
+
+def _mean_but_largest(late_s: list[float]) -> float | None:
+    """Returns the mean without the largest; None without any.
+
+    Code that holds the GIL for a third of the time makes others wait in a third of the readings,
+    which a median would leave out. The largest may come of something that happens once.
+    """
+    kept_s = sorted(late_s)[: -max(len(late_s) // LEFT_OUT, 1)] or late_s
+    return statistics.fmean(kept_s) if kept_s else None
 
 
 def usable_cores() -> int:

@@ -154,7 +154,8 @@ class CodeWatch:
     """Counts the samples at which threads, or one of them, are inside functions.
 
     If one function calls another, only the called one counts as busy. `when` says if a sample is
-    counted.
+    counted. With `in_pool`, the threads of pools run these functions alone, so their processor time
+    counts too: a sample needs the GIL, and often gets it only once what held it has returned.
     """
 
     def __init__(
@@ -162,12 +163,17 @@ class CodeWatch:
         codes: Iterable[CodeType],
         thread: int | None = None,
         when: Callable[[], bool] = lambda: True,
+        *,
+        in_pool: bool = False,
     ) -> None:
+        self._in_pool = in_pool
         self._codes = {id(code): code for code in codes}
         self._thread = thread
         self._when = when
         self.samples = 0
         self._found: Counter[int] = Counter()  # threads inside, over all samples
+        self._pool_s: dict[int, float] = {}  # processor time of each thread at the last sample
+        self._computed_s = self._watched_s = 0.0
 
     @property
     def found(self) -> dict[CodeType, int]:
@@ -177,22 +183,35 @@ class CodeWatch:
     def mean_threads(self) -> float | None:
         """Returns the mean number of threads inside the functions; None after too few samples.
 
-        Also returns None if no sample found a thread inside: a sample needs the GIL, and may get it
-        only once the function has returned.
+        Also returns None if no sample found a thread inside, and none of a pool computed.
         """
-        inside = sum(self._found.values())
-        return inside / self.samples if inside and self.samples >= MINIMUM_SAMPLES else None
+        if self.samples < MINIMUM_SAMPLES:
+            return None
+        computing = self._computed_s / self._watched_s if self._in_pool else 0.0
+        return max(sum(self._found.values()) / self.samples, computing) or None
 
     def slowest(self) -> CodeType | None:
         """Returns the code that most samples found a thread inside; None if too few did."""
         code = max(self._codes, key=lambda identity: self._found[identity], default=None)
         return self._codes[code] if code and self._found[code] >= MINIMUM_FOUND else None
 
-    def see(self, stacks: Mapping[int, Sequence[int]]) -> None:
-        """Takes one sample of the threads' stacks: the identities of codes, innermost first."""
+    def see(
+        self,
+        stacks: Mapping[int, Sequence[int]],
+        passed_s: float,
+        pool_s: Mapping[int, float],
+    ) -> None:
+        """Takes one sample of the threads' stacks: the identities of codes, innermost first.
+
+        With the time since the last sample, and the processor time of each thread of a pool.
+        """
+        before_s, self._pool_s = self._pool_s, dict(pool_s)
         if not self._when():
             return
         self.samples += 1
+        self._watched_s += passed_s
+        for thread, used_s in self._pool_s.items():
+            self._computed_s += max(used_s - before_s.get(thread, 0.0), 0.0)
         for thread, stack in stacks.items():
             if self._thread in (None, thread):
                 inside = next(filter(self._codes.__contains__, stack), None)

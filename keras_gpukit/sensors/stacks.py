@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import multiprocessing.pool
 import os
 import re
 import sys
@@ -36,6 +37,9 @@ _IN_CALLS = ("call", "step", "callback")
 _WAITING_FILES = re.compile(r"(threading|socket|ssl|selectors|queue|subprocess|connection)\.py$")
 _WAITING_LINES = re.compile(r"\b(sleep|acquire|wait|recv|urlopen)\(")
 
+
+# Runs the tasks of a thread or process of a pool, as those with which Keras reads a `PyDataset`.
+_OF_A_POOL = id(multiprocessing.pool.worker.__code__)  # type: ignore[attr-defined]
 
 _Key = tuple[StackPart, tuple[int, int], int | None, int]
 
@@ -91,14 +95,16 @@ class StackSampler:
         """Samples all threads once."""
         now_s = self._now()
         passed_s, self._before_s = now_s - self._before_s, now_s
-        found, codes = [], {}
+        found, codes, pool_s = [], {}, {}
         for thread, stack in self._stacks().items():
             codes[thread] = [id(frame.f_code) for frame in stack]
+            if self._watches and _OF_A_POOL in codes[thread]:
+                pool_s[thread] = self._thread_s(thread) or 0.0
             where = self._reader.find(thread, stack)
             if where is not None:
                 found.append((where, self._waits(thread, stack[0], now_s)))
         for watch in self._watches:
-            watch.see(codes)
+            watch.see(codes, passed_s, pool_s)
         self._samples.append(_StackSample(now_s, passed_s, tuple(found)))
         if len(self._samples) > MOST_SAMPLES:
             self._thin()

@@ -1,12 +1,14 @@
 """Scripted stacks of Python, and a sampler that looks at them."""
 
 import os
+from multiprocessing.pool import worker
 from types import SimpleNamespace
 
 from keras_gpukit.sensors.stack_parts import CodeWatch
 from keras_gpukit.sensors.stacks import StackSampler
 
 MAIN_THREAD = 1
+OF_A_POOL = ("lib/multiprocessing/pool.py", "worker", 125)
 
 
 class Script:
@@ -16,7 +18,8 @@ class Script:
     """
 
     def __init__(self):
-        self._now_s, self._used_s, self._stacks, self._codes = 0.0, {}, {}, {}
+        self._now_s, self._used_s, self._stacks = 0.0, {}, {}
+        self._codes = {OF_A_POOL[:2]: worker.__code__}
         self.sampler = StackSampler(
             lambda file: not file.startswith(("lib/", "<")),
             lambda file, line: f"{os.path.basename(file)}:{line}",
@@ -31,8 +34,9 @@ class Script:
         self._used_s[MAIN_THREAD] = used_s
         self.look_at(seconds, {MAIN_THREAD: stack})
 
-    def look_at(self, seconds, stacks):
+    def look_at(self, seconds, stacks, used_s=None):
         """Looks at several threads after some seconds."""
+        self._used_s.update(used_s or {})
         self._now_s += seconds
         self._stacks = {thread: self._frames(stack) for thread, stack in stacks.items()}
         self.sampler.poll()

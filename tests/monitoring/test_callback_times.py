@@ -79,7 +79,7 @@ def test_a_callback_that_is_added_within_a_hook_is_not_undone(through):
 
 def look_at(times, *functions, thread=1):
     """Looks at a thread that is inside functions, the innermost first."""
-    times.between_steps.see({thread: [id(function.__code__) for function in functions]})
+    times.between_steps.see({thread: [id(function.__code__) for function in functions]}, 0.1, {})
 
 
 def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():

@@ -7,7 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers.stacks import Script
+from helpers.stacks import OF_A_POOL, Script
 
 from keras_gpukit.sensors.stacks import stack_of_thread, stacks_of_threads
 
@@ -142,6 +142,21 @@ def test_a_watch_counts_the_innermost_of_its_functions_in_looks_that_count():
     script.poll(1.0, load)
     assert watch.mean_threads() == pytest.approx(1.9)
     assert watch.slowest() is script.code(*load[:2])
+
+
+@pytest.mark.parametrize(("in_pool", "threads"), [(True, 0.9), (False, 0.05)])
+def test_code_that_holds_the_GIL_is_seldom_seen_but_its_pool_computes(in_pool, threads):
+    script, read = Script(), ("train.py", "Photographs.__getitem__", 12)
+    is_on = [True]
+    watch = script.watch(read[:2], when=lambda: is_on[0], in_pool=in_pool)
+    for second in range(1, 21):
+        inside = (OF_A_POOL, read) if second == 7 else (OF_A_POOL,)
+        # Of two threads, which use 0.45 s of each second; the first second is another epoch's.
+        used_s = {2: 0.45 * second, 3: 0.45 * second, 4: 0.5 * second}
+        script.look_at(1.0, {2: inside, 3: (OF_A_POOL,), 4: (MAIN,)}, used_s)
+    is_on[0] = False
+    script.look_at(1.0, {2: (OF_A_POOL,)}, {2: 100.0})
+    assert watch.mean_threads() == pytest.approx(threads)
 
 
 class _Frame:

@@ -156,7 +156,7 @@ def contention(
         in_sequence: Sum of the times for a batch alone and a step alone, over the time of both
             together; 1 if nothing overlaps.
         cores_busy_fraction: Processor time over the time that all cores provide; None if unknown.
-        gil_wait_s: Median delay with which a Python thread resumes after a sleep; None if unknown.
+        gil_wait_s: Mean delay with which a Python thread resumes after a sleep; None if unknown.
     """
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None

@@ -512,13 +512,13 @@ def test_operations_tell_what_a_function_does(operations, work):
 # Contention.
 
 
-def contention_of(late_s=0.005, *, readings=1, cores=4, process=0.0, queued=0.0, stolen=0.0):
+def contention_of(*late_s, cores=4, process=0.0, queued=0.0, stolen=0.0):
     """What is measured where sleepers wake too late; the others are shares of the time."""
-    now_s = 0.0
+    now_s = reading_late_s = 0.0
 
     def sleep(seconds: float) -> None:
         nonlocal now_s
-        now_s += seconds + late_s
+        now_s += seconds + reading_late_s
 
     with pytest.MonkeyPatch.context() as patch:
         clock = contextlib.nullcontext(lambda: queued * now_s)
@@ -528,18 +528,23 @@ def contention_of(late_s=0.005, *, readings=1, cores=4, process=0.0, queued=0.0,
         sensor = interpreter.ContentionSensor(
             sleep=sleep, now=lambda: now_s, process_s=lambda: process * now_s
         )
-        for _ in range(readings):
+        for each_s in late_s:
+            reading_late_s = each_s
             sensor.take_naps()
         return sensor.contention_record()
 
 
 @pytest.mark.parametrize(("late_s", "busy"), [(0.0001, 0.95), (0.005, 0.5)])
 def test_contention_is_measured(late_s, busy):
-    record = contention_of(late_s, readings=3, process=4 * busy)
+    record = contention_of(late_s, late_s, late_s, process=4 * busy)
     assert record.gil_wait_s == pytest.approx(late_s)
     assert record.cores_busy_fraction == pytest.approx(busy)
+    # Held for a third of the time, it is waited for in a third of the readings; the largest of
+    # ten may come of something else.
+    record = contention_of(*[late_s] * 3, *[0.0] * 6, 1.0)
+    assert record.gil_wait_s == pytest.approx(late_s / 3)
     # A wait for a core is no wait for the lock.
-    assert contention_of(queued=1.0).gil_wait_s == 0.0
+    assert contention_of(0.005, queued=1.0).gil_wait_s == 0.0
     # The time that other guests of a host took was not there to be used.
     record = contention_of(0.0, cores=2, process=2 * 0.6, stolen=0.25)
     assert record.cores_busy_fraction == pytest.approx(0.8)
