@@ -15,6 +15,7 @@ from typing import Any
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.monitoring.environment import large_tables
 from keras_gpukit.monitoring.operation_lines import with_lines
+from keras_gpukit.monitoring.repeated_calls import with_repeats
 from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
@@ -145,7 +146,7 @@ class AutomaticCapture:
     def _read(self, path: Path, record: CaptureRecord) -> None:
         try:
             profile = read_profile(path) if self._reader is None else read_apart(path)
-            for add in (with_sources, with_lines):
+            for add in (with_sources, with_repeats, with_lines):
                 with suppress(Exception):  # the profile is right without them
                     profile = add(profile, self._session.model)
             self.profile, self._unread_because = profile, None

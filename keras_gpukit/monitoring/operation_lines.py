@@ -113,7 +113,7 @@ class _Makers:
 
 def _maker(stack: Iterable[FrameSummary]) -> Maker | None:
     """Returns what makes an operation, by the Python stack of the call that did."""
-    frames = list(_within_step(stack))
+    frames = list(within_step(stack))
     script = next((frame for frame in reversed(frames) if is_of_the_script(frame.filename)), None)
     line = place(script.filename, script.lineno or 0) if script else None
     in_metrics = [frame for frame in frames if _METRICS in frame.filename]
@@ -132,7 +132,7 @@ def _is_of_layer(stack: Iterable[FrameSummary]) -> bool:
     return any(_LAYERS in frame.filename for frame in inner)
 
 
-def _within_step(stack: Iterable[FrameSummary]) -> Iterator[FrameSummary]:
+def within_step(stack: Iterable[FrameSummary]) -> Iterator[FrameSummary]:
     """Yields the frames after the first one of Keras, which the script has called for training."""
     within = False
     for frame in stack:

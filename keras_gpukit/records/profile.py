@@ -245,6 +245,24 @@ class StageProfile:
 
 
 @dataclass(frozen=True)
+class RepeatedCalls:
+    """Calls of a model or layer within a step that compute with the same weights on the same data.
+
+    Attributes:
+        name: Name of the model or layer.
+        calls: Number of such calls that ran.
+        again_s: Seconds per step that all calls but the first took, as a share of all calls by
+            that name.
+        places: Lines of the script that make them, such as "train.py:72".
+    """
+
+    name: str
+    calls: int
+    again_s: float
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ProfileRecord:
     """Contents of a profile. Without steps, the figures of steps are None or empty.
 
@@ -272,6 +290,7 @@ class ProfileRecord:
         each_step: One entry per execution; at most the first 50.
         layers: Time by layer, in the order of the forward pass.
         loops: Lines of the script that make a loop within the step, such as `tf.map_fn`.
+        repeats: Calls that repeat others within a step.
         python_s: Mean seconds per step in which operations called Python functions.
         stall_fraction: Share of the steps' time in which the run waited for input and computed
             nothing.
@@ -296,6 +315,7 @@ class ProfileRecord:
     kernels: tuple[KernelProfile, ...] = ()
     layers: tuple[LayerProfile, ...] = ()
     loops: tuple[str, ...] = ()
+    repeats: tuple[RepeatedCalls, ...] = ()
     python_s: float | None = None
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()

@@ -84,6 +84,7 @@ RULES: tuple[Rule, ...] = (
     slow_layers.SlowMetrics(),
     slow_layers.MostlyPadding(),
     slow_layers.FrozenFeatures(),
+    dominant_layer.RepeatedForwardPass(),
     dominant_layer.LoopInStep(),
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),

@@ -20,8 +20,7 @@ from rich.console import Console
 
 import keras_gpukit
 from keras_gpukit.cli.command_line import LEVEL, PRINTED
-from keras_gpukit.cli.demo import image_files, print_code
-from keras_gpukit.cli.demo_pipelines import as_advised, as_written
+from keras_gpukit.cli.demo import as_advised, as_written, image_files, print_code
 from keras_gpukit.cli.main import GROUPS, main, parsers
 from keras_gpukit.rules.verdict import RULES
 

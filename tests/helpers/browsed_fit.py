@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.cli import demo_pipelines
+from keras_gpukit.cli import demo
 from keras_gpukit.cli.demo import image_files
 
 BATCH = 32
@@ -30,7 +30,7 @@ class EndWhenAsked(keras.callbacks.Callback):
 
 def build_model() -> keras.Model:
     layers = [
-        keras.Input((demo_pipelines.SIDE, demo_pipelines.SIDE, 3)),
+        keras.Input((demo.SIDE, demo.SIDE, 3)),
         keras.layers.Rescaling(1 / 255),
         keras.layers.Conv2D(8, 3, strides=2, activation="relu"),
         keras.layers.Conv2D(16, 3, strides=2, activation="relu"),
@@ -46,7 +46,7 @@ def build_model() -> keras.Model:
 
 def main(log_dir: Path, pipeline: str, images: Path) -> None:
     files = tf.data.Dataset.from_tensor_slices(image_files(images))
-    dataset = getattr(demo_pipelines, pipeline)(files, BATCH)
+    dataset = getattr(demo, pipeline)(files, BATCH)
     callbacks = [
         gpukit.Monitor(log_dir),
         gpukit.Profiler(log_dir, at_steps=(CAPTURED_STEP,)),

@@ -40,6 +40,7 @@ from keras_gpukit.records import (
     ProcessUse,
     ProfileRecord,
     PythonSourceRecord,
+    RepeatedCalls,
     RetracedFunction,
     RunSummary,
     StackTimes,
@@ -320,6 +321,14 @@ def looping(share, *loops):
     return replace(summary, profile=profile)
 
 
+def repeating(share):
+    """A run on a CPU whose steps call a model again on the same batch for a share of their time."""
+    summary = on_cpu(computing(layers=layers_of()))
+    again_s = share * sum(each.time_s for each in summary.profile.layers)
+    repeats = (RepeatedCalls("encoder", 3, again_s, ("train.py:72",)),)
+    return replace(summary, profile=replace(summary.profile, repeats=repeats))
+
+
 def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
@@ -453,6 +462,7 @@ FIRES = [
     ("mostly-padding warning: longest of most 48 numbers", padded(48)),
     ("mostly-padding warning: padded to 600 numbers", padded(300)),
     ("frozen-features critical: epochs 10", frozen(0.9)),
+    ("repeated-forward-pass warning: of the computation 30 %", repeating(0.3)),
     ("loop-in-step warning: of a step between operations 90 %", looping(0.9, "train.py:9")),
     ("frozen-features warning: epochs 2", frozen(0.9, gets_arrays=False, epochs=2)),
     ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
@@ -558,6 +568,8 @@ QUIET = [
     ("compute-outside-layers", in_no_layer(0.85)),
     ("mostly-padding", padded(301)),
     ("frozen-features", frozen(0.1)),
+    ("repeated-forward-pass", repeating(0.09)),
+    ("repeated-forward-pass", on_cpu(computing(layers=layers_of()))),
     ("loop-in-step", looping(0.9)),
     ("loop-in-step", looping(0.49, "train.py:9")),
     ("mostly-padding", padded(48, compute_s=5.0)),
@@ -669,6 +681,7 @@ ABSTAINS = [
     ),
     ("mostly-padding", run(), "examples of whole numbers"),
     ("frozen-features", replace(frozen(0.9), input=None), "needs two epochs"),
+    ("repeated-forward-pass", computing(), "needs a profile"),
     ("loop-in-step", computing(), "needs a profile"),
     ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),

@@ -18,7 +18,7 @@ from keras_gpukit.rules.compute.profile_shares import (
 )
 from keras_gpukit.rules.compute.slow_kernels import group_of, plain_name
 from keras_gpukit.rules.rule import Measure, Outcome, Share
-from keras_gpukit.rules.savings import of_compute
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
 
 ADVICE: dict[LayerRole, str] = {
     "optimizer": "Fewer updates for the same examples: a larger batch, or "
@@ -154,6 +154,34 @@ class ComputeOutsideLayers(LayersRule):
             saving=None if is_info else of_compute(summary, left_out, basis=basis),
             title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
             f"{_lines_in_words(lines) or _operations(outside) or 'unnamed'}",
+        )
+
+
+class RepeatedForwardPass(LayersRule):
+    """A step of the script's own that computes a model, or a layer, again for the same batch."""
+
+    code = "repeated-forward-pass"
+    title = "A step calls a model several times on the same batch"
+    supersedes = ("dominant-layer",)
+    of_the_computation = Share("All calls but the first take {value} of the computation")
+
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        most = max(profile.repeats, key=lambda repeat: repeat.again_s, default=None)
+        share = most.again_s / (_sum_s(_computing(profile)) or 1.0) if most else 0.0
+        if most is None or share < WARNING_FRACTION:
+            return None
+        lines = " and ".join(most.places[:MOST_LINES])
+        return self.find(
+            "warning",
+            self.of_the_computation(share),
+            advice=(
+                f"call {most.name} once in each step, and use what it returns for all losses and "
+                "metrics; several losses are added up under one `tf.GradientTape`",
+                "If the calls shall differ, as by dropout, what comes before that is enough once",
+            ),
+            saving=of_compute(summary, share, basis="repeated calls"),
+            title=f"{most.name} computes each batch {most.calls} times"
+            f"{f' ({lines})' if lines else ''}",
         )
 
 
