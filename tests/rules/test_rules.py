@@ -457,7 +457,7 @@ FIRES = [
     ("float32-layers info: of a step in layers in float32 14 %", in_float32()),
     ("float16-on-cpu warning: dense products slower by 2", run((), HALF)),
     ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
-    ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
+    ("dominant-layer info: of the computation the loss 62", computing(layers=layers_of(loss=1.0))),
     ("compute-outside-layers warning: of the computation 62", in_no_layer(1.0)),
     ("mostly-padding warning: longest of most 48 numbers", padded(48)),
     ("mostly-padding warning: padded to 600 numbers", padded(300)),

@@ -98,7 +98,7 @@ class DominantLayer(LayersRule):
             self.of_the_computation(share, name),
             self.of_it_in(sum(layer.kinds_s.get(kind, 0.0) for layer in group) / time_s, kind),
             self.of_it_backward(sum(layer.backward_s for layer in group) / time_s),
-            self.layers(len(group), name),
+            *([self.layers(len(group), name)] if len(group) > 1 else []),
             advice=advice,
             title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
         )

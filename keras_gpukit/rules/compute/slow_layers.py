@@ -37,6 +37,7 @@ class DenseEmbeddingUpdate(LayersRule):
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
     rows_of_a_batch = Measure("A batch uses at most {value} of {of} rows")
+    rows_of_all_batches = Measure(", and all batches of this run at most {value}")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         share = _time_s(profile, "optimizer") / own_s
@@ -44,19 +45,25 @@ class DenseEmbeddingUpdate(LayersRule):
         if embedding is None or share < WARNING_FRACTION:
             return None
         saving = of_compute(summary, share, low=share / 2, basis="the optimizer in a profile")
+        used = _rows_used(summary, profile)
+        fewer = (
+            "Fewer rows: number the ids that occur, as `np.unique(ids, return_inverse=True)` "
+            "does, or hash rare words. Or narrower ones: a smaller `output_dim`"
+        )
+        advice = [
+            "An optimizer without moments changes only the rows that a batch uses, but it "
+            "trains otherwise, so compare the losses: `keras.optimizers.SGD(...)` without "
+            "momentum, and layers without `embeddings_regularizer`, whose gradient is of all "
+            "rows",
+            "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
+        ]
+        # Rows that no batch can have used are of no use, so the table can do without them.
+        advice.insert(len(used) < 2, fewer)
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_the_optimizer(share),
-            *_rows_used(summary, profile),
-            advice=(
-                "An optimizer without moments changes only the rows that a batch uses, but it "
-                "trains otherwise, so compare the losses: `keras.optimizers.SGD(...)` without "
-                "momentum, and layers without `embeddings_regularizer`, whose gradient is of all "
-                "rows",
-                "Fewer rows: number the ids that occur, as `np.unique(ids, return_inverse=True)` "
-                "does, or hash rare words. Or narrower ones: a smaller `output_dim`",
-                "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
-            ),
+            *used,
+            advice=tuple(advice),
             saving=saving,
             title=f"{self.title} ({embedding}): {100 * share:.0f} % of the step",
         )
@@ -254,12 +261,16 @@ def _largest_embedding(profile: ProfileRecord) -> LayerProfile | None:
 
 
 def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...]:
-    """Returns the most rows of the table that a batch uses; empty if unknown."""
+    """Returns the most rows that a batch uses, and all batches if fewer than there are."""
     layer, rate, step_s = _largest_embedding(profile), summary.examples_per_s, summary.step_time_s
     if layer is None or not (layer.inputs and layer.weight_shape and rate and step_s):
         return ()
     used, rows = layer.inputs * rate * step_s, layer.weight_shape[0]
-    return (DenseEmbeddingUpdate.rows_of_a_batch(used, f"{rows:,}"),) if used < rows else ()
+    of_all = used * (summary.steps or math.inf)
+    figures = [DenseEmbeddingUpdate.rows_of_a_batch(used, f"{rows:,}")] if used < rows else []
+    if of_all < rows:
+        figures.append(DenseEmbeddingUpdate.rows_of_all_batches(of_all))
+    return tuple(figures)
 
 
 def _made_dense(profile: ProfileRecord) -> str | None:

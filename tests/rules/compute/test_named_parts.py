@@ -69,11 +69,17 @@ def test_python_in_the_step_is_named_by_function_line_and_caller(called, title, 
 def test_an_embedding_is_named_with_its_size_and_the_rows_that_a_batch_uses():
     items = layer("m/items", 0.001, class_name="Embedding", weight_shape=(400_000, 32), inputs=40)
     bias = layer("m/bias", 0.001, class_name="Embedding", weight_shape=(400_000, 1), inputs=40)
-    found = DenseEmbeddingUpdate().judge(run(bias, items, layer("optimizer", 0.008)))
+    summary = run(bias, items, layer("optimizer", 0.008))
+    found = DenseEmbeddingUpdate().judge(summary)
     assert "(items, 400,000 × 32): 80 % of the step" in found.title
     assert "but it trains otherwise, so compare the losses: keras.optimizers.SGD" in found.advice[0]
     rows = next(each for each in found.evidence if each.key == "rows_of_a_batch")
     assert (rows.value, rows.of) == (pytest.approx(5120), "400,000")
+    # A table with more rows than all batches can have used needs fewer.
+    short = replace(summary, throughput=replace(summary.throughput, steps=70))
+    found = DenseEmbeddingUpdate().judge(short)
+    assert found.evidence[-1].value == pytest.approx(70 * 5120)
+    assert found.advice[0].startswith("Fewer rows: number the ids that occur")
 
 
 def others():
