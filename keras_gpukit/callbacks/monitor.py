@@ -52,8 +52,8 @@ class Monitor(WatchingCallback[RunSummary]):
     and again if they become slower. If such a profile refutes the measured input stall, the summary
     and the verdict are corrected by it, and say so. On a CPU it captures up to
     ten executions, once a `fit` has run for 10 s, steps are steady and compute is most of the
-    time, if that costs at most 1 % of the run and 0.3 s; and after 4 s, if steps run eagerly or the
-    model has preprocessing layers.
+    time, if that costs at most 1 % of the run and 0.3 s; after 5 s, if two cost no more; and after
+    4 s, if steps run eagerly or the model has preprocessing layers.
 
     In a notebook it shows its figures and the verdict so far while `fit` runs.
 

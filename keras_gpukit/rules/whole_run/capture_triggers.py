@@ -93,7 +93,10 @@ def _steady(step_time_s: float) -> Due:
 
 
 CPU_AFTER_S = 10.0
-"""Our choice: a run that is over by then needs no profile."""
+"""From then on a capture of fewer executions is asked for, too; our choice."""
+CPU_SOONEST_S, FEWEST_SOONER = 5.0, 2
+"""Time and number of executions from which one is asked for sooner. A run that is over by then
+needs no profile. Our choice."""
 SUSPECTED_AFTER_S = 4.0
 """The same if something about the run asks for a profile, whether or not steps are steady."""
 LEAST_SUSPECTED = 4
@@ -160,7 +163,7 @@ class CPUCaptures(CaptureTrigger):
         *,
         suspected: bool = False,
     ) -> None:
-        after_s, interval_s = (SUSPECTED_AFTER_S, 0.0) if suspected else (CPU_AFTER_S, INTERVAL_S)
+        after_s, interval_s = (SUSPECTED_AFTER_S, 0.0) if suspected else (CPU_SOONEST_S, INTERVAL_S)
         super().__init__(began_s, after_s, interval_s)
         self._breakdown, self._cost, self._suspected = breakdown, cost, suspected
 
@@ -186,6 +189,8 @@ class CPUCaptures(CaptureTrigger):
             return "compute was less than half of the run"
         if cost_s > COST_S:
             return f"a profile of one step may cost {seconds(cost_s)} s"
+        if count < FEWEST_SOONER and run_s < CPU_AFTER_S:
+            return f"the run had no steps after its first {CPU_AFTER_S:g} s"
         if not count:
             return f"a profile may cost {cost_s:.2f} s, which is over 1 % of the run"
         self.executions = count
