@@ -102,12 +102,13 @@ def _value(operation: Any, inputs: Sequence[_Value], changes: defaultdict[int, i
 def _calls(names: Sequence[str]) -> frozenset[str]:
     """Returns the outermost scopes in which operations differ: of "a_1/b/add" and "a_2/b/add", a_N.
 
-    Empty if only the operations' own names differ.
+    Empty if they are not of calls by one name, or only the operations' own names differ.
     """
     scopes = [name.split("/")[:-1] for name in names]
     for depth, same in enumerate(zip(*scopes, strict=False), 1):
         if len(set(same)) > 1:
-            return frozenset("/".join(parts[:depth]) for parts in scopes)
+            calls = frozenset("/".join(parts[:depth]) for parts in scopes)
+            return calls if len(set(map(_stem, calls))) == 1 else frozenset()
     return frozenset()
 
 
