@@ -21,6 +21,19 @@ def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> 
     raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
 
 
+def check_compiled(model: Any) -> None:
+    """Checks that the argument `model` is a compiled Keras model."""
+    import keras
+
+    if not isinstance(model, keras.Model):
+        refuse("model", "a compiled keras.Model", model, TypeError)
+    if not model.compiled:
+        raise ValueError(
+            "`model` must be compiled: call model.compile() first. "
+            f"Received: a model named {model.name!r} that is not"
+        )
+
+
 def likely(name: str, known: Iterable[str]) -> str:
     """Returns "did you mean NAME?" of a known name that begins so or is close; "" without one."""
     names = [*known]

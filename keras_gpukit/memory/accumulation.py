@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.model_state import check_compiled
+from keras_gpukit.arguments import check_compiled, check_whole
 from keras_gpukit.memory.untouched import replaced
 
 _MEANS = ("sum_over_batch_size", "mean")
@@ -49,7 +48,7 @@ def accumulate_gradients(model: Any, *, micro_batches: int) -> Iterator[Any]:
         The model. After the block it trains as before.
 
     Raises:
-        TypeError: If `micro_batches` is not a whole number.
+        TypeError: If `model` is no model, or `micro_batches` not a whole number.
         ValueError: If `micro_batches` is less than 2, if the model is not compiled, if its
             optimizer accumulates gradients itself, or if a loss is not a mean over examples, so
             that the gradients of parts do not add up to those of the batch.

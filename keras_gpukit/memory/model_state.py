@@ -81,11 +81,3 @@ def held_by_others(model: Any, sensor: AllocatorSensor) -> int:
     if not sensor.devices:
         return 0
     return max((sensor.read_allocators()[0].current_bytes or 0) - sum(held_between_steps(model)), 0)
-
-
-def check_compiled(model: Any) -> None:
-    """Checks that a model can be trained."""
-    import keras
-
-    if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):
-        raise ValueError(f"`model` must be a compiled Keras model. Received: model={model!r}")

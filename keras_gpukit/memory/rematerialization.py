@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.arguments import check_whole
+from keras_gpukit.arguments import check_compiled, check_whole
 from keras_gpukit.frameworks.keras_models import (
     RUN,
     call_context,
@@ -26,7 +26,6 @@ from keras_gpukit.frameworks.keras_models import (
     within,
 )
 from keras_gpukit.layer_names import layers_in
-from keras_gpukit.memory.model_state import check_compiled
 from keras_gpukit.memory.untouched import replaced
 
 
@@ -138,7 +137,7 @@ def rematerialize(
         The model. After the block it trains as before.
 
     Raises:
-        TypeError: If `segments` is not a whole number.
+        TypeError: If `model` is no model, or `segments` not a whole number.
         ValueError: If `segments` is less than 2 or given with `layers`, or if the model is not
             compiled, does not have a named layer, or has no place to be divided at. Also in `fit`,
             if a layer to compute twice adds losses or changes state that is not its own.

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from keras_gpukit.arguments import check_number, check_whole, refuse
+from keras_gpukit.arguments import check_compiled, check_number, check_whole, refuse
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -35,13 +35,7 @@ def check_model(model: Any) -> None:
     """Checks that an argument is a compiled Keras model that can be trained."""
     import keras
 
-    if not isinstance(model, keras.Model):
-        refuse("model", "a keras.Model", model, TypeError)
-    if not model.compiled:
-        raise ValueError(
-            "`model` must be compiled: call model.compile() first. "
-            f"Received: a model named {model.name!r} that is not"
-        )
+    check_compiled(model)
     own_step = type(model).train_step is not keras.Model.train_step
     if model.optimizer is None and not own_step:
         raise ValueError(

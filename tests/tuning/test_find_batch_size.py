@@ -338,7 +338,7 @@ def test_wrong_models_and_arguments_raise():
         (uncompiled, {}, ValueError, "must be compiled"),
         (small_model(), {"isolated": "yes"}, TypeError, "Received: isolated='yes'"),
         (small_model(), {"max_batch_size": 0}, ValueError, "Received: max_batch_size=0"),
-        (small_model, {}, TypeError, r"must be a keras\.Model"),
+        (small_model, {}, TypeError, r"must be a compiled keras\.Model"),
         (lambda: small_model(), by_lambda, ValueError, "that another process can import.*lambda"),
     ):
         with pytest.raises(error, match=message):
