@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import linecache
-import multiprocessing.pool
 import os
 import re
 import sys
@@ -38,8 +37,9 @@ _WAITING_FILES = re.compile(r"(threading|socket|ssl|selectors|queue|subprocess|c
 _WAITING_LINES = re.compile(r"\b(sleep|acquire|wait|recv|urlopen)\(")
 
 
-# Runs the tasks of a thread or process of a pool, as those with which Keras reads a `PyDataset`.
-_OF_A_POOL = id(multiprocessing.pool.worker.__code__)  # type: ignore[attr-defined]
+# The function that a thread of a pool runs, as those with which Keras reads a `PyDataset`. Its
+# module is not imported: multiprocessing remembers which module is `__main__` then.
+_POOL, _RUNS_TASKS = os.path.join("multiprocessing", "pool.py"), "worker"
 
 _Key = tuple[StackPart, tuple[int, int], int | None, int]
 
@@ -98,7 +98,7 @@ class StackSampler:
         found, codes, pool_s = [], {}, {}
         for thread, stack in self._stacks().items():
             codes[thread] = [id(frame.f_code) for frame in stack]
-            if self._watches and _OF_A_POOL in codes[thread]:
+            if self._watches and any(map(_is_of_a_pool, stack)):
                 pool_s[thread] = self._thread_s(thread) or 0.0
             where = self._reader.find(thread, stack)
             if where is not None:
@@ -206,6 +206,11 @@ class StackSampler:
             last_third_s=last_s,
             waits_s=waits_s,
         )
+
+
+def _is_of_a_pool(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name == _RUNS_TASKS and code.co_filename.endswith(_POOL)
 
 
 def thread_seconds(thread: int) -> float | None:

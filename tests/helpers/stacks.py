@@ -1,7 +1,6 @@
 """Scripted stacks of Python, and a sampler that looks at them."""
 
 import os
-from multiprocessing.pool import worker
 from types import SimpleNamespace
 
 from keras_gpukit.sensors.stack_parts import CodeWatch
@@ -18,8 +17,7 @@ class Script:
     """
 
     def __init__(self):
-        self._now_s, self._used_s, self._stacks = 0.0, {}, {}
-        self._codes = {OF_A_POOL[:2]: worker.__code__}
+        self._now_s, self._used_s, self._stacks, self._codes = 0.0, {}, {}, {}
         self.sampler = StackSampler(
             lambda file: not file.startswith(("lib/", "<")),
             lambda file, line: f"{os.path.basename(file)}:{line}",

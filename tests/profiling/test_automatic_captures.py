@@ -96,8 +96,8 @@ def test_a_run_that_is_long_enough_is_captured_once(tmp_path, steps_per_executio
 
 def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_path, monkeypatch):
     monkeypatch.undo()
-    sooner = {"CPU_SOONEST_S": 0, "INTERVAL_S": 0.02, "CPU_STEADY_WITHIN": 100, "COST_FRACTION": 1.0}
-    for name, value in {**sooner, "MOST_COMPUTES": 0.0}.items():
+    sooner = {"CPU_SOONEST_S": 0, "INTERVAL_S": 0.02, "CPU_STEADY_WITHIN": 100}
+    for name, value in {**sooner, "COST_FRACTION": 1.0, "MOST_COMPUTES": 0.0}.items():
         monkeypatch.setattr(f"keras_gpukit.rules.whole_run.capture_triggers.{name}", value)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, model=small_model(metrics=["mae"]))

@@ -337,7 +337,10 @@ def test_refuses_wrong_arguments():
         ({"dataset": arrays(1), "batch_size": 0}, ValueError, "`batch_size` must be"),
         ({"dataset": arrays(1), "batch_size": 2.5}, TypeError, "`batch_size` must be"),
         ({"dataset": arrays(1), "batch_size": True}, TypeError, "`batch_size` must be"),
-        *(({"model": model}, TypeError, r"must be a compiled keras\.Model") for model in ("model", None)),
+        *(
+            ({"model": model}, TypeError, r"must be a compiled keras\.Model")
+            for model in ("model", None)
+        ),
         ({"model": keras.Sequential([keras.layers.Dense(1)])}, ValueError, "must be compiled"),
     ):
         with pytest.raises(error, match=rf"{words}.*Received: "):
