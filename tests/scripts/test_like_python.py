@@ -82,7 +82,11 @@ def ended(folder, *commands):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     running = [subprocess.Popen(each, cwd=folder, env=env, **pipes) for each in commands]
-    printed = [each.communicate(b"from stdin", timeout=60) for each in running]
+    try:
+        printed = [each.communicate(b"from stdin", timeout=60) for each in running]
+    finally:
+        for each in running:
+            each.kill()  # does nothing to one that has ended
     return [(each.returncode, *both) for each, both in zip(running, printed, strict=True)]
 
 
