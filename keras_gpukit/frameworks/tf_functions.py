@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -109,6 +109,13 @@ def function_graph(graph: Any, name: str) -> Any:
 def called_graphs(graph: Any) -> dict[str, Any]:
     """Returns the graphs of the functions that a graph calls, by name."""
     return {name: function.graph for name, function in graph._functions.items()}
+
+
+def nested_graphs(graph: Any) -> Iterator[Any]:
+    """Yields the graphs of the functions that a graph calls, and of those that these call."""
+    for called in called_graphs(graph).values():
+        yield called
+        yield from nested_graphs(called)
 
 
 def optimize_graph(graph_def: Any, fetches: Sequence[str]) -> Any:

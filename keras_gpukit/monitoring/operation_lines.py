@@ -17,7 +17,7 @@ from dataclasses import replace
 from traceback import FrameSummary
 from typing import Any, NamedTuple
 
-from keras_gpukit.frameworks.tf_functions import LOOPS, called_graphs, step_graph
+from keras_gpukit.frameworks.tf_functions import LOOPS, nested_graphs, step_graph
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import forward_of, is_backward
 from keras_gpukit.monitoring.script_globals import is_of_the_script
@@ -66,13 +66,9 @@ class _Makers:
         self._scope = f"{model_name}/"
         self._own = {operation.name: operation for operation in graph.get_operations()}
         self._called: dict[str, list[Any]] = {}
-        self._add_called(graph)
-
-    def _add_called(self, graph: Any) -> None:
-        for called in called_graphs(graph).values():
+        for called in nested_graphs(graph):
             for operation in called.get_operations():
                 self._called.setdefault(operation.name, []).append(operation)
-            self._add_called(called)
 
     def of(self, kernel: KernelProfile) -> Maker | None:
         """Returns the maker of an operation, or of that whose gradient it is; None if unknown."""

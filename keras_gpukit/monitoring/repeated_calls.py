@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from keras_gpukit.frameworks.tf_functions import called_graphs, is_stateful, step_graph
+from keras_gpukit.frameworks.tf_functions import is_stateful, nested_graphs, step_graph
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import forward_of, is_backward
 from keras_gpukit.monitoring.operation_lines import within_step
@@ -37,14 +37,9 @@ def with_repeats(profile: ProfileRecord, model: Any) -> ProfileRecord:
     graph = step_graph(model.train_function)
     if graph is None or not profile.steps:
         return profile
-    repeats = (_repeated(uses, profile) for uses in _uses_by_scopes(_graphs(graph)).values())
+    by_scopes = _uses_by_scopes((graph, *nested_graphs(graph)))
+    repeats = (_repeated(uses, profile) for uses in by_scopes.values())
     return replace(profile, repeats=tuple(filter(None, repeats)))
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    yield graph
-    for called in called_graphs(graph).values():
-        yield from _graphs(called)
 
 
 def _uses_by_scopes(graphs: Iterable[Any]) -> dict[frozenset[str], list[Sequence[Any]]]:

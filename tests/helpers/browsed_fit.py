@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import keras_gpukit as gpukit
 from keras_gpukit.cli import demo
-from keras_gpukit.cli.demo import image_files
 
 BATCH = 32
 CAPTURED_STEP = 34
@@ -45,7 +44,7 @@ def build_model() -> keras.Model:
 
 
 def main(log_dir: Path, pipeline: str, images: Path) -> None:
-    files = tf.data.Dataset.from_tensor_slices(image_files(images))
+    files = tf.data.Dataset.from_tensor_slices(demo.image_files(images))
     dataset = getattr(demo, pipeline)(files, BATCH)
     callbacks = [
         gpukit.Monitor(log_dir),

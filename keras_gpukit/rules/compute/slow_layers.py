@@ -58,7 +58,7 @@ class DenseEmbeddingUpdate(LayersRule):
             "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
         ]
         # Rows that no batch can have used are of no use, so the table can do without them.
-        advice.insert(len(used) < 2, fewer)
+        advice.insert(0 if len(used) == 2 else 1, fewer)
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_the_optimizer(share),

@@ -184,6 +184,8 @@ def asked_on_cpu(step_times_s, *, cost_s=0.02, parts=COMPUTES):
 )
 def test_a_capture_is_as_large_as_a_hundredth_of_the_run_affords(cost_s, expected):
     assert asked_on_cpu([0.1] * 14, cost_s=cost_s) == expected
+    short = asked_on_cpu([0.1] * 4, cost_s=0.06)  # no two executions, and over before 10 s
+    assert short == "the run had no steps after its first 10 s"
 
 
 @pytest.mark.parametrize(
